@@ -1,5 +1,18 @@
-"""The app: page configuration and navigation, nothing else. Start it with `streamlit run app.py` or `turnscope`."""
+"""The app: its server, its page configuration and navigation. Start it with `turnscope` or `streamlit run app.py`."""
 
-from pages.parts import shell
+from __future__ import annotations
 
-shell.run()
+if __name__ == "__main__":  # as the script of a page, on each run
+    from pages.parts import shell
+
+    shell.run()
+else:  # as the server's application, once: behind a layer that keeps other sites' pages out
+    from pathlib import Path
+
+    from starlette.middleware import Middleware
+    from streamlit.starlette import App
+
+    from pages.parts.deep_links import DeepLinks
+    from pages.parts.local_web import LocalWeb, open_browser
+
+    app = App(Path(__file__), lifespan=open_browser, middleware=[Middleware(LocalWeb), Middleware(DeepLinks)])

@@ -31,15 +31,15 @@ def begun(work: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Conn
     return process, heard
 
 
-def told(work: Callable[..., None], *arguments: Any) -> Any:
+def get_word(work: Callable[..., None], *arguments: Any) -> Any:
     """What `work` says first, once it has ended well."""
     process, heard = begun(work, *arguments)
     answer = heard.recv()
-    assert ended(process) == 0
+    assert wait_for_end(process) == 0
     return answer
 
 
-def ended(process: BaseProcess) -> int | None:
+def wait_for_end(process: BaseProcess) -> int | None:
     """How a process ended: 0 is well, None that it did not within a minute."""
     process.join(60)
     return process.exitcode
@@ -60,14 +60,14 @@ def take_over(say: Say, path: Path, slowly: bool) -> None:
 
     slow, last = schema.STEPS[-2:]
 
-    def dwelling(db: Any) -> None:
+    def take_long(db: Any) -> None:
         real = db.executescript
         db.executescript = lambda sql: [(time.sleep(0.01), real(one + ";")) for one in sql.split(";") if one.strip()]
         slow(db)
 
     if slowly:
-        dwelling.__name__ = slow.__name__
-        database.STEPS = (*schema.STEPS[:-2], dwelling, last)
+        take_long.__name__ = slow.__name__
+        database.STEPS = (*schema.STEPS[:-2], take_long, last)  # type: ignore[attr-defined]
     say("begun")
     Threads(path).list()
 

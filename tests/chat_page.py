@@ -13,13 +13,13 @@ ONE_KEY = "() => document.querySelectorAll('.st-key-chat-form input[aria-label=\
 BOX = "[data-testid=stChatInputTextArea]:not([disabled])"
 
 
-def going_to(page: Page, url: str, key: str = "") -> None:
+def go_to(page: Page, url: str, key: str = "") -> None:
     """Where a new chat is shown: its messages go to another server, with a key of one's own."""
     page.locator(".chat-fill").wait_for()
     page.locator(".st-key-chat-settings button").first.click()
     form = page.locator(".st-key-chat-form")
-    form.get_by_role("combobox", name="Provider").click()
-    page.get_by_role("option", name="Another server").click()
+    form.get_by_role("combobox", name="Provider").fill("Messages API")
+    page.get_by_role("option", name="Server: Messages API").click()
     for label, text in (("Address", url), *([("API key", key)] if key else [])):
         form.get_by_label(label, exact=True).fill(text)
         page.keyboard.press("Enter")

@@ -43,7 +43,7 @@ class Log:
         self.last = uuid
         return uuid
 
-    def bare(self, **keys: Any) -> None:
+    def add_bare(self, **keys: Any) -> None:
         """Add a line that stands in no chain."""
         self.lines.append(keys)
 
@@ -116,7 +116,7 @@ def records(path: Path) -> Iterator[Line]:
             at += len(text[at:]) - len(text[at:].lstrip())
 
 
-def billed(paths: Iterable[Path]) -> dict[str, Line]:
+def find_billed(paths: Iterable[Path]) -> dict[str, Line]:
     """The last line of every message id that holds usage; what the tool wrote itself is left out."""
     last: dict[str, Line] = {}
     for path in paths:

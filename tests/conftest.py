@@ -5,6 +5,7 @@ Browser tests are skipped on a machine without Chromium and fail there in CI, so
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -188,12 +189,12 @@ def _certificates() -> Iterator[None]:
 @pytest.fixture
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home and an empty data folder, so that no test reads or writes what the person at this machine keeps."""
-    for name, value in isolated(tmp_path).items():
+    for name, value in make_environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     return tmp_path / "data"
 
 
-def isolated(folder: Path) -> dict[str, str]:
+def make_environment(folder: Path) -> dict[str, str]:
     """Environment variables that keep the app inside `folder`, which gets a `home` and a `data` folder."""
     for name in ("home", "data"):
         (folder / name).mkdir(exist_ok=True)
@@ -209,11 +210,25 @@ def app(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """
     from streamlit.testing.v1 import AppTest
 
+    from pages.library import indexing
     from pages.parts import opening, replays
 
-    monkeypatch.setattr(replays, "PATIENCE", 25.0)
+    monkeypatch.setattr(replays, "PATIENCE", 80.0)
+    monkeypatch.setattr(indexing, "AUTOMATIC", False)  # a test says when something is indexed
     monkeypatch.setattr(opening, "freeze_objects", lambda: None)  # it looks through all that this process holds: the tests, too
-    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=90)
+
+
+def read_component(app: AppTest, name: str) -> Any:
+    """What a component of a page was given; None where it is not there."""
+    found = [each.proto for each in app.get("bidi_component") if each.proto.component_name == name]
+    return json.loads(found[0].json) if found else None
+
+
+def list_sessions(app: AppTest) -> dict[str, dict[str, Any]]:
+    """The rows of the library's list, by their file."""
+    data = read_component(app, "turnscope_sessions")
+    return {row["file"]: row for row in data["rows"]} if data else {}
 
 
 class Closes(Protocol):
@@ -262,10 +277,25 @@ def serve(folder: Path) -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE_", "STREAMLIT_"))}
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.headless", "true"]
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        "app.py",
+        "--server.port",
+        str(port),
+        "--server.headless",
+        "true",
+    ]
     with (folder / "server.log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=env | isolated(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command,
+            cwd=ROOT,
+            env=env | make_environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
         try:
             until = time.monotonic() + STARTUP_SECONDS
@@ -349,16 +379,16 @@ def browser(profile: BrowserContext) -> Browser:
 @pytest.fixture
 def page(profile: BrowserContext, server: str) -> Iterator[Page]:
     """A fresh dark 1440 x 900 tab. After the test: no script error, no request to another host, no exception on the page."""
-    with opened(profile, server) as tab:
+    with open_tab(profile, server) as tab:
         yield tab
 
 
 @contextmanager
-def opened(profile: BrowserContext, server: str) -> Iterator[Page]:
+def open_tab(profile: BrowserContext, server: str) -> Iterator[Page]:
     """A tab that is watched as `page` says, and closed with the tabs that were opened after it."""
     before = profile.pages
     tab = profile.new_page()
-    with watched(tab, server):
+    with watch_tab(tab, server):
         try:
             yield tab
         finally:
@@ -370,21 +400,21 @@ def opened(profile: BrowserContext, server: str) -> Iterator[Page]:
 
 
 @contextmanager
-def watched(tab: Page, server: str) -> Iterator[None]:
+def watch_tab(tab: Page, server: str) -> Iterator[None]:
     """Afterwards: no script of the page failed, and it asked no other host."""
     tab.set_default_timeout(20_000)
     errors: list[str] = []
     strangers: list[str] = []
     own = (server, server.replace("http", "ws"), "data:", "blob:")
 
-    def asked(what: Any) -> None:
+    def note_request(what: Any) -> None:
         if not what.url.startswith(own):
             strangers.append(what.url)
 
-    def failed(error: Any) -> None:
+    def note_error(error: Any) -> None:
         errors.append(str(error))
 
-    heard = (("pageerror", failed), ("request", asked), ("websocket", asked))
+    heard = (("pageerror", note_error), ("request", note_request), ("websocket", note_request))
     for event, hear in heard:
         tab.on(event, hear)  # type: ignore[call-overload]
     yield
@@ -409,7 +439,7 @@ class Kept:
         tab.set_viewport_size({"width": 1440, "height": 900})
         before, well = self.profile.pages, False
         try:
-            with watched(tab, self.server):
+            with watch_tab(tab, self.server):
                 yield tab
                 for other in self.profile.pages:
                     if other not in before:
@@ -480,13 +510,15 @@ def look(page: Page, width: int, scheme: Literal["dark", "light"]) -> None:
     page.emulate_media(color_scheme=scheme)
 
 
-def looks(page: Page, scheme: Literal["dark", "light"]) -> None:
-    """Wait until the page has taken on the theme and, if it has a chart, the width."""
+def wait_for_theme(page: Page, scheme: Literal["dark", "light"]) -> None:
+    """Wait until the page, with the colours of its own, has taken on the theme and, if it has a chart, the width."""
     page.wait_for_function(
         """dark => {
             const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
             const light = getComputedStyle(app).backgroundColor.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
-            return light !== dark && (!chart || Math.abs(chart._fullLayout.width - chart.parentElement.clientWidth) < 2) }""",
+            const own = getComputedStyle(document.documentElement).getPropertyValue('--ts-ground').trim();
+            const wide = !chart || Math.abs(chart._fullLayout.width - chart.parentElement.clientWidth) < 2;
+            return light !== dark && own.startsWith('#F') !== dark && wide }""",
         arg=scheme == "dark",
     )
     idle(page)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from turnscope.planning.policy import load
 
 
-def covering(names: Sequence[str]) -> list[str]:
+def select_covering(names: Sequence[str]) -> list[str]:
     """Of `names` so many that no rule is left out, the policy with most rules not yet seen first."""
     used = {name: {part.rule.name for part in load(name).rules} for name in names}
     wanted, chosen = set().union(*used.values()), list[str]()

@@ -9,7 +9,7 @@ from turnscope.planning.policy import load
 from turnscope.views import parameters
 
 
-def linked() -> tuple[dict[str, int], Decision]:
+def find_linked() -> tuple[dict[str, int], Decision]:
     """Changed parameters of `clear-tool-results` under which request 17 of the first sample has three decisions; the third."""
     whole = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
     start = turnscope.replay(whole).fork(18)

@@ -54,16 +54,16 @@ def session(rows: Iterable[Row], edits: Iterable[tuple[int, Edit]] = ()) -> Sess
     return builder.build([lambda _: [ObservedEdit(request, edit) for request, edit in edits]])
 
 
-def traced(rows: Iterable[Row], edits: Iterable[tuple[int, Edit]] = ()) -> Trace:
+def make_trace(rows: Iterable[Row], edits: Iterable[tuple[int, Edit]] = ()) -> Trace:
     """The recorded trace of such a session."""
     return replay(session(rows, edits))
 
 
-def compacted(start: int, stop: int) -> Edit:
+def make_compaction(start: int, stop: int) -> Edit:
     return Edit("condense", "compacted into a summary", Span(start, stop))
 
 
-def cleared(at: int) -> Edit:
+def make_clearing(at: int) -> Edit:
     body = (Part("user", "tool_result", "[cleared]", {"type": "tool_result", "tool_use_id": "t", "content": "[cleared]"}),)
     return Edit("clear", "an old tool result was cleared", Span(at, at + 1), body)
 

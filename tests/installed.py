@@ -29,10 +29,11 @@ PAGES = {
     "heatmap": ".js-plotly-plot",
     "debugger": ".policy-line",
     "chat": ".chat-empty",
-    "policies": ".policy-list",
-    "compare": ".ts-empty",
+    "policies": ".policy-strategies",
+    "compare": ".cmp-card",
     "plan": ".js-plotly-plot",
     "audit": ".audit section",
+    "search": ".st-key-header-search input",
     "library": ".ts-section",  # the last: its samples are counted
 }
 SECONDS = 60
@@ -45,7 +46,7 @@ def main() -> None:
     session = turnscope.load(SAMPLE)
     assert session.subagents, "the sample's subagent is not in the wheel"
     assert len(turnscope.replay(session, "balanced").plans) == len(session.requests) > 0
-    with tempfile.TemporaryDirectory() as home, served(Path(home)) as url, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as home, serve_app(Path(home)) as url, sync_playwright() as playwright:
         chromium = os.environ.get("CHROMIUM_PATH") or shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
         page = browser.new_context(color_scheme="dark", viewport={"width": 1440, "height": 900}, base_url=url).new_page()
@@ -71,13 +72,13 @@ def look(page: Page, session: turnscope.Session) -> None:
         page.goto(f"/{name}")
         page.locator(mark).first.wait_for()
         expect(page.locator("[data-testid=stException]"), f"{name} shows an exception").to_have_count(0)
-    samples = page.locator("[class*=st-key-library-sample]")
+    samples = page.locator("[class*=st-key-library-sample-]")
     samples.first.wait_for()
     expect(samples).to_have_count(len(list(SAMPLE.parent.glob("*.jsonl"))))
 
 
 @contextmanager
-def served(home: Path) -> Iterator[str]:
+def serve_app(home: Path) -> Iterator[str]:
     """The command `turnscope`, started from the folder where this runs; gives the app's address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

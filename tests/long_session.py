@@ -23,7 +23,7 @@ def facts(conversations: int) -> dict[int, tuple[str, str]]:
     return {n: (NAMES[k], f"key-{n:03}-{(n * 7919) % 10_007}") for k, n in enumerate(range(3, conversations, EVERY))}
 
 
-def long_session(conversations: int, asking: Mapping[int, tuple[str, Any]] = NONE, lines: int = 60) -> Session:
+def make_long_session(conversations: int, asking: Mapping[int, tuple[str, Any]] = NONE, lines: int = 60) -> Session:
     """A session of so many turns, each of two requests. `asking`: by number of a turn its prompt, and what its first answer
     gives to the tool `retrieve_conversations`."""
     builder, planted = Builder("long", "test"), facts(conversations)

@@ -137,7 +137,7 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
         try:
             for turn in range(course.turns):
                 if turn == course.condense:
-                    row.condensed = _condensed(chat)
+                    row.condensed = _condense(chat)
                 said = chat.send(prompt(turn, course))
                 if _driven(said, chat, server, wire, row, kill=turn == course.kill):
                     known = threads.list_policies(thread)
@@ -152,14 +152,14 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
         stored = threads.load(thread)
         row.rejected = len(server.rejected)
         row.why += server.rejected[:1]
-        _compared(stored, chosen, wire, row)
-        row.ledger = _ledger(stored) == _billed(server)
+        _compare_bodies(stored, chosen, wire, row)
+        row.ledger = _ledger(stored) == _sum_billed(server)
         row.requests = len(wire)
     row.seconds = time.monotonic() - began
     return row
 
 
-def _condensed(chat: Chat) -> str:
+def _condense(chat: Chat) -> str:
     """Condense by hand: refused with a reason, or whether the summary then stands in the next request."""
     last = list(chat.condense())[-1]
     if isinstance(last, TurnFailed):
@@ -190,7 +190,7 @@ def _driven(
     return kill
 
 
-def _compared(stored: Session, chosen: Settings, wire: dict[int, dict[str, Any]], row: Row) -> None:
+def _compare_bodies(stored: Session, chosen: Settings, wire: dict[int, dict[str, Any]], row: Row) -> None:
     """Bodies on the wire against the replay's, and both against what is known of rejections."""
     try:
         plans = turnscope.replay(stored, chosen.policy).plans
@@ -231,7 +231,7 @@ def _ledger(stored: Session) -> tuple[int, int]:
     return sum(u.prompt_tokens for u in usages), sum(u.output_tokens for u in usages)
 
 
-def _billed(server: OfflineServer) -> tuple[int, int]:
+def _sum_billed(server: OfflineServer) -> tuple[int, int]:
     """Prompt and output tokens of all passes: those of a request's own answers stand in its sums already."""
     read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     billed = [*server.memory.billed]
@@ -245,13 +245,13 @@ def _cell(value: Any) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def offered() -> list[str]:
+def list_offered() -> list[str]:
     """Every policy that a chat offers."""
     return [name for name in list_policies() if name != "as-recorded"]
 
 
 def main() -> int:
-    wanted = [(policy, name) for policy in sys.argv[1:] or offered() for name in COURSES]
+    wanted = [(policy, name) for policy in sys.argv[1:] or list_offered() for name in COURSES]
     print(" ".join(f"{name:>10}" if i else f"{name:32}" for i, name in enumerate(COLUMNS)))
     wrong = 0
     for policy, name in wanted:

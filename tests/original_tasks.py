@@ -18,11 +18,11 @@ HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
 Rows = list[dict[str, Any]]
 
 
-def _asked(ts: int, **info: Any) -> dict[str, Any]:
+def _make_request(ts: int, **info: Any) -> dict[str, Any]:
     return {"ts": ts, "type": "say", "say": "api_req_started", "text": json.dumps(info)}
 
 
-def _shown(ts: int, **more: Any) -> dict[str, Any]:
+def _make_text(ts: int, **more: Any) -> dict[str, Any]:
     return {"ts": ts, "type": "say", "say": "text", "text": "so", **more}
 
 
@@ -44,8 +44,8 @@ def cline(case: dict[str, Any]) -> tuple[Rows, Rows]:
         used = steps[n + 1]["previous_request"] if n + 1 < len(steps) else {}
         mask = {} if row["range"] is None else {"conversationHistoryDeletedRange": row["range"]}
         screen += [
-            {**_asked(NOON + n * 1_000, **used), "conversationHistoryIndex": index},
-            _shown(NOON + n * 1_000 + 500, **mask),
+            {**_make_request(NOON + n * 1_000, **used), "conversationHistoryIndex": index},
+            _make_text(NOON + n * 1_000 + 500, **mask),
         ]
     return history, screen
 
@@ -58,17 +58,17 @@ def roo(requests: int, full: int, hidden: int) -> tuple[Rows, Rows]:
     for n in range(requests):
         ts = NOON + n * 20_000
         used = 50_000 * (n + 1) // full if n < full else 9_000
-        screen.append(_asked(ts, apiProtocol="anthropic", tokensIn=used, tokensOut=10))
+        screen.append(_make_request(ts, apiProtocol="anthropic", tokensIn=used, tokensOut=10))
         history.append({"role": "user", "content": [{"type": "text", "text": f"question {n}"}], "ts": ts + 100})
         if n == full:
-            history += _cut(history, hidden, ts)
-            screen.append(_told(hidden, ts + 200))
-        screen.append(_shown(ts + 9_000))
+            history += _tag_hidden(history, hidden, ts)
+            screen.append(_make_event(hidden, ts + 200))
+        screen.append(_make_text(ts + 9_000))
         history.append({"role": "assistant", "content": [{"type": "text", "text": f"answer {n}"}], "ts": ts + 9_500})
     return history, screen
 
 
-def _cut(history: Rows, hidden: int, ts: int) -> Rows:
+def _tag_hidden(history: Rows, hidden: int, ts: int) -> Rows:
     """Tags what is hidden; gives the message that stands for it, where it stands at the end."""
     if not hidden:
         for message in history:
@@ -82,7 +82,7 @@ def _cut(history: Rows, hidden: int, ts: int) -> Rows:
     return []
 
 
-def _told(hidden: int, ts: int) -> dict[str, Any]:
+def _make_event(hidden: int, ts: int) -> dict[str, Any]:
     say, what = ("sliding_window_truncation", "contextTruncation") if hidden else ("condense_context", "contextCondense")
     about = {"truncationId": "T", "messagesRemoved": hidden} if hidden else {"condenseId": "C"}
     return {"ts": ts, "type": "say", "say": say, what: about}
@@ -96,7 +96,7 @@ def write(folder: Path, history: Rows, screen: Rows) -> Path:
     return folder / HISTORY
 
 
-def made(folder: Path) -> Iterator[tuple[Path, int]]:
+def write_tasks(folder: Path) -> Iterator[tuple[Path, int]]:
     """Writes all of them; gives each history file with the window that its original had."""
     for name, case in cline_cases().items():
         windows = {step["window"] for step in case["input"]["steps"]}

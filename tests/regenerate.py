@@ -23,9 +23,10 @@ from turnscope.planning.rule_registry import find_rule_package, load_rules
 from turnscope.reading.registry import find_importers
 from turnscope.views import policy_pages
 from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
+from turnscope.views.policy_figures import FILE as FIGURES_FILE
 from turnscope.views.policy_groups import OTHERS
 
-from tests import formats_table, trials
+from tests import formats_table, policy_figures, trials
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_sessions"
@@ -48,6 +49,11 @@ def make_policies() -> Files:
 def make_trials() -> Files:
     """What each policy comes to in a chat. Takes some twenty seconds."""
     return {TRIALS_FILE: msgspec.json.format(msgspec.json.encode(trials.wrong(list_policies()))) + b"\n"}
+
+
+def make_figures() -> Files:
+    """What each policy comes to on the samples. Takes about a minute."""
+    return {FIGURES_FILE: msgspec.json.format(msgspec.json.encode(policy_figures.measure(list_policies()))) + b"\n"}
 
 
 def make_samples() -> Files:
@@ -74,6 +80,7 @@ GENERATED: dict[str, Callable[[], Files]] = {
     "guide": make_guide,
     "policies": make_policies,
     "trials": make_trials,
+    "figures": make_figures,
     "samples": make_samples,
 }
 
@@ -89,9 +96,9 @@ def find_lacks() -> Iterator[str]:
             continue
         if not (PICTURES / f"{name}.txt").is_file():
             yield f"The rule {name} has no picture: write tests/pictures/{name}.txt."
-        for field in fields(rule.params):
-            if f"{name}.{field.name}" not in LABELS and field.name not in SHARED_LABELS:
-                yield f"The parameter {name}.{field.name} has no words: add them to views/parameter_labels.py."
+        for param in fields(rule.params):
+            if f"{name}.{param.name}" not in LABELS and param.name not in SHARED_LABELS:
+                yield f"The parameter {name}.{param.name} has no words: add them to views/parameter_labels.py."
     for page in policy_pages.build_pages(load_shipped()):
         told = dict(page.facts)
         if page.group == OTHERS:

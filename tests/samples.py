@@ -133,7 +133,7 @@ def files(paths: Sequence[Path]) -> Iterator[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file() and file.suffix.lower() in ENDS:
+            if file.is_file() and file.suffix.lower() in ENDS and file.name != "README.md":
                 found[find_session_path(file)] = None
     return iter(found)
 
@@ -146,7 +146,7 @@ def read(path: Path) -> Read:
         for entry in list_entries(source):
             found.formats[locate_entry(source, entry.id)[1].name] = None
             try:
-                _read_one(found, read_entry(source, entry.id).session)
+                _add_session(found, read_entry(source, entry.id).session)
             except BrokenFile as error:
                 if "holds no message" not in error.what:
                     raise
@@ -159,7 +159,7 @@ def read(path: Path) -> Read:
     return found
 
 
-def _read_one(found: Read, main: Session) -> None:
+def _add_session(found: Read, main: Session) -> None:
     found.sessions += 1
     for session in (main, *(each.own for each in iter_descendants(main))):
         found.requests += len(session.requests)
@@ -183,7 +183,7 @@ def row(path: Path) -> Row | None:
         trace = turnscope.replay(session)
         view = build_overview(trace)
         _add(found, session, view, billed)
-        _looked_at(found, trace, view)
+        _add_numbers(found, trace, view)
     return found
 
 
@@ -209,7 +209,7 @@ def _add(found: Row, session: Session, view: Overview, billed: set[tuple[str, in
         found.recorded += priced.total if priced else 0
 
 
-def _looked_at(found: Row, trace: Trace, view: Overview) -> None:
+def _add_numbers(found: Row, trace: Trace, view: Overview) -> None:
     """Add what a path's numbers are."""
     has = view.recorded > 0
     found.usage |= bool(has.any())

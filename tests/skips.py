@@ -25,11 +25,12 @@ EXPECTED: dict[str, bool] = {
     r"the newest leaf decides what the main path is": SHARED.is_dir(),
     r"MANIFEST\.tsv is no session that can be opened": SHARED.is_dir(),
     r"these golden cases are others": SHARED.is_dir(),
-    # packages: ctok refuses Python 3.11, the others come with the extra `bench`
+    # packages: ctok refuses Python 3.11, the others come with extras
     r"ctok is not installed \(it needs Python 3\.12 or newer\)": sys.version_info < (3, 12),
     r"litellm, whose wheel carries tiktoken's vocabularies, is not installed": find_spec("litellm") is None,
     r"litellm cannot be imported: .+": find_spec("litellm") is None,
     r"langchain-core cannot be imported: .+": find_spec("langchain_core") is None,
+    r"presidio is an extra: turnscope\[names\]": find_spec("presidio_analyzer") is None,
     # what Windows does not have
     r"no named pipes on this system": os.name == "nt",
     r"this system has no priorities of that kind": os.name == "nt",
@@ -37,7 +38,7 @@ EXPECTED: dict[str, bool] = {
 }
 
 
-def expected(reason: str) -> bool:
+def is_expected(reason: str) -> bool:
     return any(here and re.fullmatch(pattern, reason, re.DOTALL) for pattern, here in EXPECTED.items())
 
 
@@ -58,7 +59,7 @@ class Skips:
             return
         reason = str(report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else report.longrepr)
         reason = reason.removeprefix("Skipped: ")
-        if not expected(reason):
+        if not is_expected(reason):
             self.strange.setdefault(reason, []).append(report.nodeid)
 
     @pytest.hookimpl(tryfirst=True)

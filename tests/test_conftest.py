@@ -10,7 +10,9 @@ import pytest
 Source = pytest.Config.ArgsSource
 
 
-def settled(monkeypatch: pytest.MonkeyPatch, *, ci: bool = False, worker: bool = False, **more: object) -> SimpleNamespace:
+def settle_options(
+    monkeypatch: pytest.MonkeyPatch, *, ci: bool = False, worker: bool = False, **more: object
+) -> SimpleNamespace:
     """The options of a run, after `pytest_cmdline_main` looked at them."""
     monkeypatch.setattr(conftest, "CI", ci)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
@@ -27,18 +29,18 @@ def settled(monkeypatch: pytest.MonkeyPatch, *, ci: bool = False, worker: bool =
 @pytest.mark.parametrize("worker", [False, True])
 def test_a_run_without_arguments_leaves_the_browser_out(monkeypatch: pytest.MonkeyPatch, worker: bool) -> None:
     """A worker gets the command line, and nothing that the first process found out."""
-    assert settled(monkeypatch, worker=worker).markexpr == "not browser"
-    assert settled(monkeypatch, worker=worker, markexpr="browser").markexpr == "browser"
-    assert settled(monkeypatch, worker=worker, args_source=Source.ARGS).markexpr == ""
-    assert settled(monkeypatch, worker=worker, ci=True).markexpr == ""
+    assert settle_options(monkeypatch, worker=worker).markexpr == "not browser"
+    assert settle_options(monkeypatch, worker=worker, markexpr="browser").markexpr == "browser"
+    assert settle_options(monkeypatch, worker=worker, args_source=Source.ARGS).markexpr == ""
+    assert settle_options(monkeypatch, worker=worker, ci=True).markexpr == ""
 
 
 def test_folders_run_with_workers_and_files_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     folder, file = str(conftest.ROOT / "tests"), __file__
-    assert settled(monkeypatch, args=[folder]).numprocesses == 3
-    assert settled(monkeypatch, args=[folder], worker=True).numprocesses is None, "a worker has none of its own"
-    assert settled(monkeypatch, args=[folder], capture="no").numprocesses is None, "its output is to be seen"
-    assert settled(monkeypatch, args=[file]).numprocesses is None
+    assert settle_options(monkeypatch, args=[folder]).numprocesses == 3
+    assert settle_options(monkeypatch, args=[folder], worker=True).numprocesses is None, "a worker has none of its own"
+    assert settle_options(monkeypatch, args=[folder], capture="no").numprocesses is None, "its output is to be seen"
+    assert settle_options(monkeypatch, args=[file]).numprocesses is None
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert settled(monkeypatch, args=[folder]).numprocesses is None
+    assert settle_options(monkeypatch, args=[folder]).numprocesses is None

@@ -29,7 +29,7 @@ def test_every_name_has_an_example_that_is_true(name: str, monkeypatch: pytest.M
     assert doctest.DocTestRunner().run(found[0], out=told.append).failed == 0, "".join(told)
 
 
-def loaded(code: str) -> set[str]:
+def find_loaded(code: str) -> set[str]:
     """What of HEAVY a Python of its own has loaded after some code."""
     script = f"import sys\n{code}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
@@ -37,18 +37,18 @@ def loaded(code: str) -> set[str]:
 
 
 def test_importing_and_replaying_load_neither_a_provider_nor_a_chart_nor_the_app() -> None:
-    assert loaded(f"import turnscope; turnscope.overview(turnscope.load({str(SAMPLE)!r}))") == set()
+    assert find_loaded(f"import turnscope; turnscope.overview(turnscope.load({str(SAMPLE)!r}))") == set()
 
 
 def test_no_page_but_the_chat_loads_a_provider(data_folder: Path) -> None:
-    """A chat is among what can be opened, so its store is read; the debugger offers to have stand-ins written by a model."""
+    """A chat is among what can be opened, so its store is read; the debugger offers to have placeholders written by a model."""
     visits = f"""
 from pathlib import Path
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
 from turnscope.live.threads import Threads
 Threads(Path({str(data_folder)!r}) / "chats.db").create(title="a chat")
-app = AppTest.from_file("app.py", default_timeout=30).run()
+app = AppTest.from_file("app.py", default_timeout=90).run()
 PagesManager.uses_pages_directory = False
 def visit(page):
     app.switch_page(f"pages/{{page}}.py")
@@ -56,14 +56,14 @@ def visit(page):
     app.run()
     assert not app.exception, app.exception
 from pages.parts import replays
-replays.PATIENCE = 25.0
+replays.PATIENCE = 80.0
 for page in ("envelope", "heatmap", "library", "plan", "debugger"):
     visit(page)
 assert app.button(key="condense.ask")
 assert "anthropic" not in sys.modules
 visit("chat")
 """
-    assert "anthropic" in loaded(visits)
+    assert "anthropic" in find_loaded(visits)
 
 
 def test_the_environment_sets_how_many_pairs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +71,16 @@ def test_the_environment_sets_how_many_pairs_are_kept(monkeypatch: pytest.Monkey
     assert opening.load_policy("last-5-pairs").rules[0].params.pairs == 2
     monkeypatch.setenv("CONTEXT_MESSAGE_PAIRS", "many")
     assert opening.load_policy("last-5-pairs").rules[0].params.pairs == 5
+
+
+def test_the_environment_sets_the_answer_of_the_policy_without_history_and_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_MAX_TOKENS", "700")
+    monkeypatch.setenv("CONTEXT_MESSAGE_PAIRS", "2")
+    stateless = opening.load_policy("context-aware-chat-today")
+    assert (stateless.budget.output, stateless.rules[0].params.pairs) == (700, 0)
+    assert opening.load_policy("last-5-pairs").budget.output == 0
+    monkeypatch.delenv("OPENROUTER_MAX_TOKENS")
+    assert opening.load_policy("context-aware-chat-today").budget.output == 5_000
 
 
 def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -107,9 +117,9 @@ def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_
 def test_arguments_of_advise_work_under_their_older_names_with_a_warning() -> None:
     calls: list[tuple[int, int]] = []
     keys = [turnscope.advise(SAMPLE, "last-20-messages", trials=2).axes[0].key]
-    older: dict[str, Any] = {"turn": keys, "tell": lambda *done: calls.append(done), "stop": lambda: False}
+    older: dict[str, Any] = {"of": SAMPLE, "turn": keys, "tell": lambda *done: calls.append(done), "stop": lambda: False}
     with pytest.warns(DeprecationWarning, match="is now") as met:
-        old = turnscope.advise(of=SAMPLE, policy="last-20-messages", trials=2, **older)
+        old = turnscope.advise(policy="last-20-messages", trials=2, **older)
     assert sorted(str(each.message) for each in met) == [
         "advise(of=...) is now advise(sessions=...)",
         "advise(stop=...) is now advise(should_stop=...)",
@@ -120,4 +130,4 @@ def test_arguments_of_advise_work_under_their_older_names_with_a_warning() -> No
     assert old == turnscope.advise(sessions=SAMPLE, policy="last-20-messages", trials=2, keys=keys)
     assert calls
     with pytest.raises(TypeError, match="'keys' twice"):
-        turnscope.advise(SAMPLE, "last-20-messages", keys=keys, turn=keys)
+        turnscope.advise(SAMPLE, "last-20-messages", keys=keys, turn=keys)  # type: ignore[call-arg]

@@ -43,7 +43,7 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def shown(value: Any) -> Reader:
+def read_html(value: Any) -> Reader:
     """A value's HTML, read; nothing in it but plain boxes, in fixed styles."""
     read = Reader(value._repr_html_())
     for tag, attributes in read.tags:
@@ -67,7 +67,7 @@ def values(session: turnscope.Session) -> Iterator[Any]:
 
 def test_hostile_titles_and_reasons_stay_text(tmp_path: Path) -> None:
     session = turnscope.load(hostile.write(tmp_path))
-    texts = [shown(value).text for value in values(session)]
+    texts = [read_html(value).text for value in values(session)]
     assert any(hostile.TEXT[:20] in text for text in texts)
 
 
@@ -75,7 +75,7 @@ def test_a_hostile_policy_stays_text() -> None:
     said = '"<script>pwned</script> \\" onload=pwned"'
     rule = f'[[rules]]\nrule = "repair"\nresult = {said}\n'
     policy = parse("<b>x</b>", f"title = {said}\ndoc = {said}\nsource = {said}\nfidelity = {said}\n{rule}")
-    read = shown(policy)
+    read = read_html(policy)
     assert read.text.count("<script>pwned</script>") == 5
     assert "<b>x</b>" in read.text
 
@@ -99,9 +99,9 @@ def test_a_bar_has_a_part_for_every_bucket_to_scale() -> None:
 
 def test_the_overview_shows_the_largest_request_and_every_cut() -> None:
     view = turnscope.overview(turnscope.load(SAMPLE))
-    text = shown(view).text
+    text = read_html(view).text
     peak = int(view.prompts.argmax())
-    assert f"Largest: request {peak}, {view.prompts[peak]:,} tokens" in text
+    assert f"Largest: requests[{peak}], {view.prompts[peak]:,} tokens" in text
     assert [
         f"{marker.request}{view.turns[marker.request]}{view.prompts[marker.request]:,}" in text
         for marker in view.markers
@@ -113,12 +113,12 @@ def test_a_trace_shows_what_each_rule_took_out() -> None:
     trace = turnscope.replay(turnscope.load(SAMPLE), "balanced")
     decisions = [d for plan in trace.plans for d in plan.decisions if d.splice and d.rule == "clear_old_results"]
     out = sum(d.before - d.after for d in decisions)
-    assert f"clear_old_resultsclear{len(decisions):,}{decisions[0].request:,}{out:,}" in shown(trace).text
+    assert f"clear_old_resultsclear{len(decisions):,}{decisions[0].request:,}{out:,}" in read_html(trace).text
 
 
 def test_an_empty_session_is_shown_as_such() -> None:
-    assert "No request." in shown(turnscope.overview(turnscope.Session("s1", title="empty"))).text
-    assert "0 requests" in shown(turnscope.replay(turnscope.Session("s1"), "balanced")).text
+    assert "No request." in read_html(turnscope.overview(turnscope.Session("s1", title="empty"))).text
+    assert "0 requests" in read_html(turnscope.replay(turnscope.Session("s1"), "balanced")).text
 
 
 def test_every_value_says_in_one_line_what_it_is(tmp_path: Path) -> None:

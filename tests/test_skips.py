@@ -60,5 +60,5 @@ def test_an_expected_skip_and_an_expected_failure_pass(tmp_path: Path) -> None:
 
 def test_material_that_lies_beside_the_project_is_no_reason_to_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "shared/data/open is not beside the project"
-    assert skips.expected(reason) is not skips.SHARED.is_dir()
-    assert not skips.expected("shared/data/open is not beside the project, or something else")
+    assert skips.is_expected(reason) is not skips.SHARED.is_dir()
+    assert not skips.is_expected("shared/data/open is not beside the project, or something else")

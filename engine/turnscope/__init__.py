@@ -5,6 +5,7 @@
     trace = turnscope.replay(session)              # .plans, each with .before, .decisions, .after
     turnscope.compare(session, ["last-5-pairs"])   # a row per policy: cost with its cache, fill, what it lost
     view = turnscope.overview(session)             # arrays over requests: tokens and USD per cell
+    @turnscope.trace                               # around a function of your own that calls a provider: records its requests
 
 Nothing here touches the network; nothing here knows Streamlit. More of it is public in `turnscope.views`, `turnscope.figures`,
 `turnscope.library`, `turnscope.live` and `turnscope.settings`. A name is loaded when it is first used: `import
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from turnscope.library.comparing import compare
     from turnscope.library.loading import entries, load, load_all, thread
     from turnscope.library.opening import overview, policies, replay
+    from turnscope.live.call_recorder import trace
     from turnscope.planning.policy import Policy
     from turnscope.planning.trace import Trace
     from turnscope.session.model import Session
@@ -41,12 +43,13 @@ else:
         "Thread": "session.thread",
         "Trace": "planning.trace",
         "dumps": "session.portable",
+        "trace": "live.call_recorder",
     }
     _LATER |= dict.fromkeys(("entries", "load", "load_all", "thread"), "library.loading")
     _LATER |= dict.fromkeys(("overview", "policies", "replay"), "library.opening")
 
     def __getattr__(name: str) -> Any:
-        """What is loaded when it is first asked for."""
+        """What is loaded when it is first used."""
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from turnscope.library.loading import pause_gc
@@ -76,4 +79,5 @@ __all__ = [
     "policies",
     "replay",
     "thread",
+    "trace",
 ]

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all: a temporary file beside the target takes its place at the end."""
+"""Files that are written completely or not at all: a temporary file in the target's folder takes its place at the end."""
 
 from __future__ import annotations
 

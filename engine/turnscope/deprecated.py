@@ -17,7 +17,7 @@ def accept_old_names(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]
     An argument that is given under both names is a TypeError, as one that is given twice always is.
 
     Args:
-        names: the name of today, by the older one.
+        **names: the name of today, by the older one.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

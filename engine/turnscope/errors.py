@@ -6,11 +6,11 @@
     |- UnknownFormat             no importer recognises the content, or more than one does
     |- UnknownEntry              the source does not hold the requested conversation
     |- BrokenFile                the format is known, but no message could be read
-    |  `- ImporterError          an importer that does not come with Turnscope failed
+    |  `- ImporterError          an importer failed
     |- QueryError                a search pattern is invalid or takes too long
     |- PolicyError               a policy file is wrong
     |- ExtensionError            an importer, rule or policies of a package cannot be loaded
-    |- RuleError                 a rule asked for something that the runner cannot do
+    |- RuleError                 a rule requested something that the runner cannot do
     |- ProviderError             a provider refused a request, or its answer is incomplete
     |- WrongDestination          a request would go to another provider than its conversation: it was not sent
     |- UnsendableError           the provider would reject the request and no rule could repair it: it was not sent
@@ -22,6 +22,8 @@ Each error has its fields and a `hint`: what the person can do now. The app show
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from turnscope.numbering import format_request, format_turn
 
 
 class TurnscopeError(Exception):
@@ -80,7 +82,7 @@ class BrokenFile(TurnscopeError):
 
 
 class ImporterError(BrokenFile):
-    """An importer that does not come with Turnscope failed on a file. `importer`: its name; `source`: its package or file."""
+    """An importer failed on a file. `importer`: its name; `source`: its package or file, or Turnscope."""
 
     def __init__(self, what: str, *, hint: str = "", importer: str = "", source: str = "") -> None:
         super().__init__(what, hint=hint)
@@ -111,8 +113,8 @@ class RuleError(TurnscopeError):
 class ProviderError(TurnscopeError):
     """A provider refused a request, could not be reached, or broke off its answer.
 
-    `too_long`: the provider said that the prompt does not fit. `tokens` is the prompt's size and `window` the window's, as the
-    provider reported them; 0 = not reported.
+    `too_long`: the prompt does not fit, by the provider's report. `tokens` is the prompt's size and `window` the window's,
+    as the provider reported them; 0 = not reported.
     """
 
     def __init__(self, what: str, *, hint: str = "", too_long: bool = False, tokens: int = 0, window: int = 0) -> None:
@@ -187,7 +189,7 @@ class ContextWindowExceededError(TurnscopeError):
         hint = "Start a new session with a summary, choose a model with a larger window, or let the policy condense."
         if alone:
             hint = f"{alone} does not fit by itself: shorten and resend it, leave it out, or choose a larger window."
-        super().__init__(f"request {request} (turn {turn}) {cause}", hint=hint)
+        super().__init__(f"request {format_request(request)} (turn {format_turn(turn)}) {cause}", hint=hint)
         self.conversation_id = conversation_id
         self.turn = turn
         self.request = request
@@ -199,7 +201,8 @@ class ContextWindowExceededError(TurnscopeError):
 
     def __str__(self) -> str:
         used = ", ".join(f"{name} {tokens:,}" for name, tokens in self.counters.items())
-        about = f"conversation {self.conversation_id}, turn {self.turn}, projected {self.projected:,}, window {self.window:,}"
+        about = f"conversation {self.conversation_id}, turn {format_turn(self.turn)}, projected {self.projected:,}"
+        about += f", window {self.window:,}"
         return f"{self.what} ({about}; so far {used})"
 
     @property

@@ -28,7 +28,7 @@ def render_card(title: object, *parts: Markup, note: object = "") -> str:
     Args:
         title: The title.
         *parts: The box's content.
-        note: A short text beside the title.
+        note: A short text next to the title.
     """
     body = "".join(parts)
     frame = f"background:{COLOURS['ground']};color:{COLOURS['text']};border:1px solid {COLOURS['border']}"

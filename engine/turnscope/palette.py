@@ -1,4 +1,4 @@
-"""Colours of buckets, lines and backgrounds in both themes, and the one way to mix them.
+"""Colours of buckets, policies, lines and backgrounds in both themes, and the one way to mix them.
 
 Bucket colours come from a search: at least 3:1 contrast against the background, and the largest smallest difference
 (CIEDE2000) under normal, protan, deutan and tritan vision. No Plotly, no Streamlit.
@@ -31,6 +31,12 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
         "bad": "#FF6B6B",
         "good": "#51E0B5",
         "accent": "#7C8CFF",
+        "policy_1": "#A3AEFF",
+        "policy_2": "#57C7E3",
+        "policy_3": "#CFC75E",
+        "policy_4": "#D39BD8",
+        "policy_5": "#C9A183",
+        "policy_6": "#A4ADBB",
     },
     "light": {
         "system": "#353373",
@@ -38,7 +44,7 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
         "messages": "#178FE7",
         "tool_results": "#C8782C",
         "thinking": "#A6538E",
-        "prefix": "#6C7890",
+        "prefix": "#6A768E",
         "earlier": "#8A6A4C",
         "reinjected": "#3F7D83",
         "unattributed": "#7B8494",
@@ -54,6 +60,12 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
         "bad": "#C7254E",
         "good": "#1B775D",
         "accent": "#3D4BC7",
+        "policy_1": "#3D4BC7",
+        "policy_2": "#0B7A8F",
+        "policy_3": "#6B6400",
+        "policy_4": "#86348F",
+        "policy_5": "#7A4B2A",
+        "policy_6": "#5C6675",
     },
 }
 
@@ -76,6 +88,22 @@ def mix_colours(one: str, other: str, share: float) -> str:
 
 
 def choose_ink(colour: str) -> str:
-    """Choose the text colour that reads better on `colour`."""
-    red, green, blue = _split_channels(colour)
-    return "#0F1319" if red * 299 + green * 587 + blue * 114 > 140_000 else "#FFFFFF"
+    """Choose the text colour that has more contrast on `colour`."""
+    return max(("#0F1319", "#FFFFFF"), key=lambda ink: compute_contrast(ink, colour))
+
+
+def compute_contrast(one: str, other: str) -> float:
+    """The contrast of two colours as WCAG 2 defines it, 1 to 21.
+
+    Args:
+        one: A colour as #RRGGBB.
+        other: Another one.
+    """
+    dark, light = sorted((_compute_luminance(one), _compute_luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _compute_luminance(colour: str) -> float:
+    shares = (channel / 255 for channel in _split_channels(colour))
+    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -19,8 +19,14 @@ from platformdirs import user_data_path
 DATA_VARIABLE = "TURNSCOPE_DATA"
 # The file or folder that the app starts with. The `turnscope` command sets it.
 OPEN_VARIABLE = "TURNSCOPE_OPEN"
+# Whether the app begins with its demo: "1", or "play" where it plays by itself. `turnscope demo` sets it.
+DEMO_VARIABLE = "TURNSCOPE_DEMO"
+# The word that a browser has to bring where other machines can reach the app. `turnscope --host` makes it.
+TOKEN_VARIABLE = "TURNSCOPE_TOKEN"  # noqa: S105 - a name
 # How many pairs of user and assistant messages are kept by the policies that keep the last pairs.
 PAIRS_VARIABLE = "CONTEXT_MESSAGE_PAIRS"
+# The most tokens of an answer under the policy whose requests carry no history.
+STATELESS_VARIABLE = "OPENROUTER_MAX_TOKENS"
 # The header that names a chat on each of its requests; "helicone": its two headers; "none": no header.
 HEADER_VARIABLE = "TURNSCOPE_CONVERSATION_HEADER"
 # The file for traces of live chats, as JSON lines of OTLP.
@@ -29,6 +35,16 @@ TRACES_VARIABLE = "TURNSCOPE_TRACES"
 ENDPOINT_VARIABLE = "TURNSCOPE_OTLP_ENDPOINT"
 # Whether traces hold the messages' text: SPAN_ONLY, SPAN_AND_EVENT.
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+# The keys of the APIs that a chat can go to, by kind of destination. Anthropic's SDK reads its own.
+KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "openai-chat": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+# The address of a resource of Azure OpenAI.
+AZURE_VARIABLE = "AZURE_OPENAI_ENDPOINT"
 
 
 def find_data_folder() -> Path:
@@ -53,10 +69,36 @@ def find_windows_file() -> Path:
     return find_data_folder() / "windows.json"
 
 
+def find_library_file(name: str) -> Path:
+    """Find a file of what the user keeps about the library: `tags.json`, `views.json`. It need not exist."""
+    return find_data_folder() / name
+
+
+def read_token() -> str:
+    """Read the word that a browser has to bring; "" = none, because this machine alone can reach the app."""
+    return os.environ.get(TOKEN_VARIABLE, "")
+
+
 def read_context_pairs() -> int | None:
     """Read how many pairs the policies that keep the last pairs keep; None where the environment does not say."""
     text = os.environ.get(PAIRS_VARIABLE, "")
     return int(text) if text.isdigit() else None
+
+
+def read_stateless_output() -> int | None:
+    """Read the limit of an answer under the policy without history; None where the environment does not say."""
+    text = os.environ.get(STATELESS_VARIABLE, "")
+    return int(text) if text.isdigit() and int(text) else None
+
+
+def read_key(kind: str) -> str:
+    """Read the API key for a kind of destination; "" where the environment has none."""
+    return next((key for name in KEY_VARIABLES.get(kind, ()) if (key := os.environ.get(name, "").strip())), "")
+
+
+def read_azure_address() -> str:
+    """Read the address of a resource of Azure OpenAI; "" where the environment has none."""
+    return os.environ.get(AZURE_VARIABLE, "").strip().rstrip("/")
 
 
 def read_conversation_header() -> str:
@@ -85,6 +127,12 @@ def read_path_to_open() -> Path | None:
     """Read the path that the command line asks the app to open."""
     path = os.environ.get(OPEN_VARIABLE)
     return Path(path) if path else None
+
+
+def read_demo() -> str:
+    """Read whether the app begins with its demo: "1", "play" where it plays by itself, "" = neither."""
+    wanted = os.environ.get(DEMO_VARIABLE, "")
+    return wanted if wanted in ("1", "play") else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 import streamlit as st
+from turnscope.numbering import format_request
 from turnscope.views import audit
 
 from pages.parts import opening
@@ -20,7 +21,7 @@ def draw(shown: opening.ShownSession) -> None:
     verdicts = "".join(f"<span><b>{many}</b> {verdict}</span>" for verdict, many in counts.items() if many)
     st.html(f'<div class="audit-sum">{verdicts}</div>')
     for title, part in (("Pre-deploy checklist", points[: audit.CHECKLIST]), ("Anti-patterns", points[audit.CHECKLIST :])):
-        st.html(f'<div class="ts-small ts-faint">{title}</div><div class="audit">{"".join(map(_render_point, part))}</div>')
+        st.html(f'<h2 class="audit-title">{title}</h2><div class="audit">{"".join(map(_render_point, part))}</div>')
 
 
 def _audit_session(shown: opening.ShownSession) -> tuple[audit.Point, ...]:
@@ -32,10 +33,10 @@ def _audit_session(shown: opening.ShownSession) -> tuple[audit.Point, ...]:
 
 
 def _render_point(point: audit.Point) -> str:
-    where = ", ".join(f'<a href="{_link_debugger(n)}" target="_self">{n:,}</a>' for n in point.requests)
-    requests = f'<p class="asks">Requests {where}{" …" if len(point.requests) == audit.MAX_LINKS else ""}</p>' if where else ""
-    head = f"<h4>{escape(point.title)}<em>{ICONS[point.verdict]} {point.verdict}</em></h4>"
-    body = f'<p class="asks">{escape(point.requirement)}</p><p>{escape(point.found)}</p>{requests}'
+    where = ", ".join(f'<a href="{_link_debugger(n)}" target="_self">{format_request(n)}</a>' for n in point.requests)
+    requests = f'<p class="note">Requests {where}{" …" if len(point.requests) == audit.MAX_LINKS else ""}</p>' if where else ""
+    head = f"<h3>{escape(point.title)}<em>{ICONS[point.verdict]} {point.verdict}</em></h3>"
+    body = f'<p class="note">{escape(point.requirement)}</p><p>{escape(point.found)}</p>{requests}'
     return f'<section class="{point.verdict}">{head}{body}</section>'
 
 

@@ -36,7 +36,7 @@ def _render_image(block: Block) -> str:
     if picture is None:
         source = block.raw.get("source") if isinstance(block.raw, dict) else None
         where = source.get("url") if isinstance(source, dict) else ""
-        return f'<div class="said ts-faint">image not loaded{f": {escape(where)}" if where else ""}</div>'
+        return f'<div class="chat-text ts-faint">image not loaded{f": {escape(where)}" if where else ""}</div>'
     made = _make_thumbnail(block.digest, block.raw["source"]["data"])
     drawn = f'<img src="data:image/png;base64,{made}" alt="attached image">' if made else ""
     missing = "" if made else "cannot be shown: "

@@ -8,6 +8,7 @@ import streamlit as st
 from turnscope import Session
 from turnscope.live import attachments
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
+from turnscope.numbering import index_request, number_request
 from turnscope.views import Message
 
 from pages.chat import choices, open_chats
@@ -32,7 +33,7 @@ def _draw_resend(open_chat: open_chats.OpenChat) -> None:
     if not prompts:
         return
     st.html(
-        '<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
+        '<h2 class="chat-h">Edit and resend</h2><div class="chat-why" style="margin:0">What stands before the prompt is '
         "shared with the branch and still cached; this chat stays as it is.</div>"
     )
     newest = list(reversed(prompts))
@@ -61,7 +62,7 @@ def _start_branch(open_chat: open_chats.OpenChat, at: int, text: str) -> None:
 
 def _draw_summary(open_chat: open_chats.OpenChat) -> None:
     st.html(
-        '<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
+        '<h2 class="chat-h">New session with a summary</h2><div class="chat-why" style="margin:0">A new chat whose system '
         "prompt ends with this summary. It begins small, with a cold cache.</div>"
     )
     session = open_chat.session
@@ -86,7 +87,7 @@ def _draw_continue() -> None:
     """The session that the other pages show, from any of its requests, in a new chat."""
     noted = url.get_noted()
     entry = cache.find_entry(noted["session"])
-    st.html('<h3 class="chat-h">Continue the open session</h3>')
+    st.html('<h2 class="chat-h">Continue the open session</h2>')
     if entry is None:
         st.html('<div class="ts-empty">Open a session on another page first.</div>')
         return
@@ -102,9 +103,11 @@ def _draw_continue() -> None:
         f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}: taken as recorded up to a request, then the '
         "policy chosen here. Another provider's cache is cold.</div>"
     )
-    number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
+    number = st.number_input(
+        "From request", 1, number_request(last), number_request(min(seen, last)), key=f"chat.from.{shown.key}"
+    )
     if st.button("Continue as a new chat", key="chat.continue"):
-        attempt(lambda: _continue_session(shown, int(number)))
+        attempt(lambda: _continue_session(shown, index_request(int(number))))
 
 
 def _continue_session(shown: opening.ShownSession, request: int) -> None:

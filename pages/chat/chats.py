@@ -44,7 +44,7 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
 
 
 def _draw_delete(open_chat: open_chats.OpenChat, name: str) -> None:
-    """Delete this chat, asked twice: the second time by name."""
+    """Delete this chat after two clicks: the second button names it."""
     key = f"chat.delete.{open_chat.thread}"
     if not st.session_state.get(key):
         st.button(

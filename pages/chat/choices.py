@@ -20,7 +20,7 @@ from turnscope.live.window_lookup import Window
 from turnscope.views import parameters
 
 from pages.chat import context
-from pages.parts import cache, chat_form, policies
+from pages.parts import cache, chat_form, policies, url
 from pages.parts.chat_form import DEFAULTS, POLICY, get_value
 
 
@@ -35,9 +35,9 @@ def show_thread(thread: str) -> None:
     """Show another chat; "" = a new one."""
     st.session_state["chat.thread"] = thread
     if thread:
-        st.query_params.from_dict({"thread": thread})
+        st.query_params.from_dict({"thread": thread} | url.get_demo())
     else:
-        st.query_params.clear()
+        st.query_params.from_dict(url.get_demo())
 
 
 def prepare_form(thread: str) -> None:
@@ -53,7 +53,7 @@ def prepare_form(thread: str) -> None:
                 st.session_state[f"chat.{name}"] = about[name]
         to = cache.open_chat_store().find_destination(thread) or Destination(
             "server"
-        )  # of a chat that does not say it, an address is asked for
+        )  # of a chat that does not say it, an address is needed
         for name, value in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
             st.session_state[f"chat.{name}"] = value
         _restore_parameters(thread)
@@ -119,9 +119,9 @@ def find_destination(thread: str = "") -> tuple[Destination, Destination | None]
 
 
 def fetch_window() -> Window:
-    """What the server says of its model's window: asked over the network, for a few seconds."""
+    """What the server says of its model's window: a request over the network, of a few seconds."""
     to, keys = chat_form.get_destination(), KeyRing()
-    keys.set_key(to.url, (st.session_state.get(f"chat.{chat_form.get_key_name()}") or "").strip())
+    keys.set_key(endpoints.make_endpoint(to).address, (st.session_state.get(f"chat.{chat_form.get_key_name()}") or "").strip())
     return endpoints.fetch_destination_window(to, keys)
 
 

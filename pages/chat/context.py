@@ -1,4 +1,4 @@
-"""What stands beside a chat, as the form has it: memory on or off, for which project, what was pasted. Draws nothing."""
+"""What is attached to a chat, as the form has it: memory on or off, for which project, what was pasted. Draws nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_memory(base: Policy) -> Policy:
 
 
 def build_context(thread: str) -> InjectedContext:
-    """What stands beside a chat now."""
+    """What is attached to a chat now."""
     folder = Path(find_project()) if find_project() else None
     texts = tuple(ContextItem(kind, name, text) for kind, name, text in get_pasted_texts().get(thread, []))  # type: ignore[arg-type]
     memories = None if get_memory_mode() == OFF else open_memories()
@@ -65,7 +65,7 @@ def list_memory_tools(chosen: Policy) -> list[Any]:
 
 
 def attach(chat: Chat, thread: str, turn: Callable[[Chat], Generator[Event]]) -> Callable[[Chat], Generator[Event]]:
-    """Give a chat what stands beside it, and its turn what is asked after it.
+    """Give a chat what is attached to it, and its turn the questions that follow it.
 
     Args:
         chat: the chat.
@@ -78,7 +78,7 @@ def attach(chat: Chat, thread: str, turn: Callable[[Chat], Generator[Event]]) ->
 
 
 def attach_preview(chat: Chat, thread: str) -> None:
-    """Weigh a chat's next request with what stands beside it now.
+    """Weigh a chat's next request with what is attached to it now.
 
     Args:
         chat: the chat; its toolbox and sink are replaced for the preview.

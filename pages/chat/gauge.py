@@ -46,27 +46,27 @@ def render_envelope(
         f"<b>{format_tokens(tokens)}</b></div>"
         for name, tokens in drawn.items()
     )
-    begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
-    inserts = slots.describe_slots(plan.seen, _compute_scale(plan, drawn)) if begun else ()
+    begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a placeholder opens the prompt
+    inserts = slots.describe_slots(plan.seen, [_compute_scale(plan, drawn)] * 5) if begun else ()
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
     sentence, tone = _describe_verdict(weighed)
     window, mark = plan.budget.window, ahead.cut_at if ahead else None
-    verb = "not sent" if ahead and ahead.blocked else "cut"
+    verb = "blocked above" if ahead and ahead.blocked else "compacts at"
     chips = f'<span class="ts-chip {tone}">{sentence}</span>'
     if plan.model:
         chips += f'<span class="ts-chip">{escape(plan.model)}</span>'
     if not plan.budget.known:
         chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
-    if _find_cuts(plan):
+    if find_cuts(plan):
         chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
         f'<div class="chat-fill" data-tokens="{plan.expected_tokens}"><b>{plan.expected_tokens:,}</b> of {window:,} tokens '
-        f"({format_percent(plan.expected_tokens / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
+        f"({format_percent(plan.expected_tokens / max(1, window))}){f' · {verb} about {mark:,}' if mark else ''}</div>"
     )
-    head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
-    tells = "" if busy else _render_outlook(weighed, ahead, typed) + _render_middle(weighed)
+    head = f'<h2 class="chat-h">Live envelope <em>{word}</em></h2>'
+    note = "" if busy else _render_outlook(weighed, ahead, typed) + _render_middle(weighed)
     bar = _render_bar(plan, drawn, inserts, None if ahead and ahead.blocked else mark)
-    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}{cards.render_slots(inserts)}</div>'
+    return f'{head}{bar}{line}{note}{rows}<div class="ts-chips">{chips}{cards.render_slots(inserts)}</div>'
 
 
 def _compute_scale(plan: Plan, drawn: dict[str, int]) -> float:
@@ -74,7 +74,7 @@ def _compute_scale(plan: Plan, drawn: dict[str, int]) -> float:
     return sum(tokens for name, tokens in drawn.items() if name not in cards.HATCHED) / max(1, plan.seen.tokens)
 
 
-def _find_cuts(plan: Plan) -> list[Decision]:
+def find_cuts(plan: Plan) -> list[Decision]:
     """The decisions that take something away: what is put in is none of them."""
     return [made for made in plan.decisions if made.splice and not (made.edit.slot and made.edit.body)]
 
@@ -90,15 +90,15 @@ def render_attachments(weighed: RequestPreview | None, typed: Draft) -> str:
         return ""
     sizes = weighed.attachment_tokens if weighed else ()
     lines = [f"<b>{escape(shorten(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
-    good = f'<p class="chat-tells">Attached: {", ".join(lines)}, again in every request that carries it.</p>' if lines else ""
-    bad = "".join(f'<p class="chat-tells bad"><b>{escape(e.what)}.</b> {escape(e.hint)}</p>' for e in typed.refused)
+    good = f'<p class="chat-note">Attached: {", ".join(lines)}, again in every request that carries it.</p>' if lines else ""
+    bad = "".join(f'<p class="chat-note bad"><b>{escape(e.what)}.</b> {escape(e.hint)}</p>' for e in typed.refused)
     return good + bad
 
 
 def _describe_verdict(weighed: RequestPreview) -> tuple[str, str]:
     if weighed.refused:
         return "would be refused", "bad"
-    return ("fits after a cut", "warn") if _find_cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
+    return ("fits after a cut", "warn") if find_cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
 
 
 def _render_outlook(weighed: RequestPreview, ahead: next_request.NextCut | None, typed: bool) -> str:
@@ -107,16 +107,16 @@ def _render_outlook(weighed: RequestPreview, ahead: next_request.NextCut | None,
     if not typed and not any(message.role == "user" for message in weighed.session.messages):
         return ""
     if refused:
-        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {escape(refused.what)}. {escape(refused.hint)}</p>'
-    made = _find_cuts(plan)
+        return f'<p class="chat-note bad"><b>Would not be sent:</b> {escape(refused.what)}. {escape(refused.hint)}</p>'
+    made = find_cuts(plan)
     if made:
         verbs = ", ".join(dict.fromkeys(f"{d.action} ({d.rule.replace('_', ' ')})" for d in made))
         before, after = plan.calibration.predict(made[0].before), plan.calibration.predict(made[-1].after)
         size = f"{before:,} → {after:,} tokens"
         why = escape(made[0].edit.because)
-        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {escape(verbs)}, {size}. {why}.</p>'
+        return f'<p class="chat-note warn"><b>Will be cut before it is sent:</b> {escape(verbs)}, {size}. {why}.</p>'
     fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
-    return f'<p class="chat-tells">{fits}{_describe_next_cut(ahead)}</p>'
+    return f'<p class="chat-note">{fits}{_describe_next_cut(ahead)}</p>'
 
 
 def _render_middle(weighed: RequestPreview) -> str:
@@ -124,13 +124,13 @@ def _render_middle(weighed: RequestPreview) -> str:
     if weighed.middle is None or weighed.refused:
         return ""
     what, before = weighed.middle
-    place = f"behind {before * 100:.0f} % of this prompt ({format_tokens(weighed.plan.expected_tokens)} tokens)"
-    return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
+    place = f"{before * 100:.0f} % into this prompt ({format_tokens(weighed.plan.expected_tokens)} tokens)"
+    return f'<p class="chat-note warn">Lost in the middle: the {what} sits {place}, where models recall least.</p>'
 
 
 def _describe_next_cut(ahead: next_request.NextCut | None) -> str:
     if ahead is None or (ahead.turns is None and ahead.cut_at is None):
-        return "Nothing that is said by this window's end will be cut."
+        return "Nothing will be cut before the window is full."
     if not ahead.growth:
         return ""
     if ahead.turns is None:
@@ -160,7 +160,7 @@ def _render_bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, 
         filling = f"<span>{shown}</span>{cards.render_inserts(inserts, name, tokens)}"
         parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}">{filling}</div>' if tokens else ""
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
-    # At the right, beside what is kept for the answer: at the left the mark would cross it.
+    # At the right, next to what is kept for the answer: at the left the mark would cross it.
     place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
     free = (
         f'<div class="ts-seg free" style="{place}">{format_tokens(whole - prompt)} free</div>'
@@ -173,7 +173,7 @@ def _render_bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, 
     left = min(100.0, 100 * limit / whole)
     tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
     style = f"right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px"
-    scale = f'<span style="{style}">cut from {format_tokens(limit)}</span>'
+    scale = f'<span style="{style}">compacts at {format_tokens(limit)}</span>'
     right = 100 - 100 * window / whole  # 0 where all fits
     at = f"right:{right:.2f}%" if right < 60 else f"left:{100 - right:.2f}%"
     end = (

@@ -73,7 +73,7 @@ def _render_markdown(text: str) -> str:
 
 
 def _render_plain(text: str) -> str:
-    return f'<div class="said">{escape(text)}</div>' if text.strip() else ""
+    return f'<div class="chat-text">{escape(text)}</div>' if text.strip() else ""
 
 
 @cache

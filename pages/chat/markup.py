@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from turnscope import Session
 from turnscope.live.events import Event, QueryAnswered, SummaryStarted, ToolCalled, ToolResult
+from turnscope.numbering import format_request
 from turnscope.views import Block, Edit, Message, Plan, decision_log, manual_summaries, next_request
 from turnscope.views.labels import label_block
 
@@ -61,7 +62,7 @@ def _render_message(session: Session, message: Message, state: next_request.Stat
     body = "".join(_render_block(session, block) for block in blocks)
     mark = f'<em class="{state.split()[0]}" title="{STATES[state]}">{state}</em>'
     kind = f"{who} {state.split()[0]}{' sought' if sought else ''}"
-    return f'<article class="chat-msg {kind}"><h4>{NAMES[who]}{mark}</h4>{body}</article>' if body else ""
+    return f'<article class="chat-msg {kind}"><h3>{NAMES[who]}{mark}</h3>{body}</article>' if body else ""
 
 
 def _render_block(session: Session, block: Block) -> str:
@@ -72,10 +73,10 @@ def _render_block(session: Session, block: Block) -> str:
         f"\n… {len(text) - markdown.LONG:,} more characters" if len(text) > markdown.LONG else ""
     )
     if block.kind == "text" and block.role == "assistant":
-        return f'<div class="said md">{markdown.render_answer(text)}</div>' if text.strip() else ""
+        return f'<div class="chat-text md">{markdown.render_answer(text)}</div>' if text.strip() else ""
     if block.kind == "text" and len(text) > FOLD:
         rest = f"all {len(text):,} characters"
-        head = f'<div class="said">{escape(text[: FOLD // 2])} …</div>'
+        head = f'<div class="chat-text">{escape(text[: FOLD // 2])} …</div>'
         return f'{head}<details class="part"><summary>{rest}</summary><pre class="ts-text">{shown}</pre></details>'
     if block.kind == "text":
         return _render_fences(shown) if text.strip() else ""
@@ -84,7 +85,7 @@ def _render_block(session: Session, block: Block) -> str:
         word = "calls " if block.kind == "tool_use" else ""
         head = f'{word}{escape(shorten(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
         return f'<details class="part"><summary>{head}</summary><pre class="ts-text">{shown}</pre></details>'
-    return f'<div class="said ts-faint">{escape(block.kind)}: {shown}</div>'
+    return f'<div class="chat-text ts-faint">{escape(block.kind)}: {shown}</div>'
 
 
 def _render_fences(shown: str) -> str:
@@ -93,7 +94,9 @@ def _render_fences(shown: str) -> str:
     for n, part in enumerate(FENCE.split(shown)):
         code = n % 2 == 1
         text = part.partition("\n")[2] if code else part.strip("\n")
-        body += (f'<pre class="ts-text">{text}</pre>' if code else f'<div class="said">{text}</div>') if text.strip() else ""
+        body += (
+            (f'<pre class="ts-text">{text}</pre>' if code else f'<div class="chat-text">{text}</div>') if text.strip() else ""
+        )
     return body
 
 
@@ -109,10 +112,10 @@ def render_growing_answer(text: str, thinking: str, last: Event | None, stopping
     """
     if stopping and not text and not thinking:
         return '<p class="chat-more" role="status">Stopping …</p>'
-    thought = f'<div class="said thought">{escape(thinking[-1_500:])}</div>' if thinking and not text else ""
-    body = f'<div class="said md">{markdown.render_growing(text)}</div>' if text else ""
-    body = body or thought or f'<div class="said ts-faint">{_describe_wait(last)}</div>'
-    return f'<article class="chat-msg assistant now" data-n="{behind}"><h4>{NAMES["assistant"]}</h4>{body}</article>'
+    thought = f'<div class="chat-text thought">{escape(thinking[-1_500:])}</div>' if thinking and not text else ""
+    body = f'<div class="chat-text md">{markdown.render_growing(text)}</div>' if text else ""
+    body = body or thought or f'<div class="chat-text ts-faint">{_describe_wait(last)}</div>'
+    return f'<article class="chat-msg assistant now" data-n="{behind}"><h3>{NAMES["assistant"]}</h3>{body}</article>'
 
 
 def _describe_wait(last: Event | None) -> str:
@@ -159,10 +162,11 @@ def render_decisions(log: dict[int, Plan], fits: next_request.Fits, session: Ses
             rule = escape(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
             rule += _describe_rating(edit, session)
             lines.append(
-                f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'
+                f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {format_request(n)}'
+                f" <em>{rule}</em></span>"
                 f"<b>{size}</b><p>{escape(edit.because)}</p></div>"
             )
-    body = "".join(reversed(lines[-most:])) or '<div class="ts-empty">Nothing yet: every request was sent as it stood.</div>'
+    body = "".join(reversed(lines[-most:])) or '<div class="ts-empty">Nothing yet: every request was sent unchanged.</div>'
     return cards.render_panel("Decision log", body, f"the last {len(log)} requests" if log else "")
 
 
@@ -223,4 +227,4 @@ def render_welcome(provider: str) -> str:
         if provider == "offline"
         else ""
     )
-    return f'<div class="chat-empty"><b>Say something.</b> Beside it you see what the next request will carry.{honest}</div>'
+    return f'<div class="chat-empty"><b>Say something.</b> Next to it you see what the next request will carry.{honest}</div>'

@@ -23,7 +23,7 @@ WHY = {
 
 
 def draw(open_chat: open_chats.OpenChat | None) -> None:
-    """Everything that is remembered, in a popover beside the settings."""
+    """Everything that is remembered, in a popover next to the settings."""
     with st.popover("Memory", icon=":material/bookmark:", key="chat-memory"):
         st.selectbox("Memory", context.MODES, key="chat.memory", persist_state="session")
         _explain("memory")
@@ -74,7 +74,7 @@ def _draw_notes(open_chat: open_chats.OpenChat) -> None:
 
 
 def _draw_pasted_texts(thread: str) -> None:
-    """Texts of pages and issues that a policy with context providers puts beside the questions."""
+    """Texts of pages and issues that a policy with context providers attaches to the questions."""
     texts = context.get_pasted_texts().setdefault(thread, [])
     for n, (kind, name, text) in enumerate(texts):
         if st.button(f"Take away {KINDS[kind]}: {name} ({len(text):,} characters)", key=f"chat.unpaste.{n}", type="tertiary"):
@@ -84,7 +84,7 @@ def _draw_pasted_texts(thread: str) -> None:
         kind = st.selectbox("Paste the text of", [*KINDS], format_func=KINDS.__getitem__, key="chat.paste.kind")
         name = st.text_input("Its address or title", key="chat.paste.name")
         text = st.text_area("Its text", height=100, key="chat.paste.text")
-        if st.form_submit_button("Put beside the questions") and text.strip():
+        if st.form_submit_button("Attach to the questions") and text.strip():
             texts.append((kind, name.strip(), text))
             st.rerun()
 

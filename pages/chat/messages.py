@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
+from turnscope.numbering import format_request
 from turnscope.views import next_request
 
 from pages.chat import markup, open_chats, search_hits
@@ -60,7 +61,7 @@ def draw_requests(open_chat: open_chats.OpenChat, most: int = 8) -> None:
             }
             st.page_link(
                 shell.find_page("debugger"),
-                label=f"Request {request.n} · {used}",
+                label=f"Request {format_request(request.n)} · {used}",
                 icon=":material/bug_report:",
                 query_params=query,
             )

@@ -1,4 +1,4 @@
-"""Notices of a chat: how a turn ended, what is to be known of it, and the ways out, as buttons beside each."""
+"""Notices of a chat: how a turn ended, what is to be known of it, and the ways out, as buttons next to each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live.endpoints import FIXED
 from turnscope.live.events import (
     AnswerInterrupted,
+    FellBack,
     LimitReached,
     RequestRefused,
     TurnFailed,
@@ -102,7 +104,7 @@ def list_facts(fields: Mapping[str, Any]) -> dict[str, object]:
 def draw_remarks(open_chat: open_chats.OpenChat) -> None:
     """What else is to be known of the newest turn: how its answer ended, an assumed window, a store that cannot be written."""
     for event in open_chat.remarks:
-        if isinstance(event, TurnStopped):
+        if isinstance(event, TurnStopped | FellBack):
             _draw_card("", event.what, "", role="status")
         else:
             draw_assumed_window(event)
@@ -112,7 +114,7 @@ def draw_remarks(open_chat: open_chats.OpenChat) -> None:
 
 
 def draw_write_failure(error: TurnscopeError) -> None:
-    """What was said is in memory alone."""
+    """The conversation is in memory alone."""
     _draw_card("Not written yet", error.what, f"It is held in memory and tried again; leave the app open. {error.hint}".strip())
 
 
@@ -151,7 +153,7 @@ def _draw_ways_out(open_chat: open_chats.OpenChat, long: bool, alone: int = -1) 
 def _draw_window_form(key: str) -> None:
     """Ask the server for its window, or type it."""
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key=f"chat-window-{key}"):
-        if choices.find_destination()[0].kind == "server":
+        if choices.find_destination()[0].kind not in FIXED:
             st.button("Ask the server for its window", key=f"chat.ask.{key}", on_click=fetch_window)
         st.number_input("Window, tokens", 0, 100_000_000, 0, 1_000, key=f"chat.typed.{key}", width=170)
         st.button("Use this window", key=f"chat.use.{key}", on_click=_take_window, args=(key,))
@@ -195,7 +197,7 @@ def draw_next_steps(open_chat: open_chats.OpenChat) -> None:
     """What can be done with the newest answer, or message, where no notice above offers it."""
     if text := newest_message.get_answer_text(open_chat.session):
         with st.popover("Copy", icon=":material/content_copy:", key="chat-copy"):
-            st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it as it was said
+            st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it verbatim
     if newest_message.is_unanswered(open_chat):
         if open_chat.ending is None and newest_message.find_problem(open_chat) is None:
             _draw_button("Answer this", "chat.answer", partial(_continue_turn, open_chat, False))

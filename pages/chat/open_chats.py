@@ -19,6 +19,7 @@ from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import (
     Event,
+    FellBack,
     RequestDone,
     RequestPlanned,
     TextDelta,
@@ -54,7 +55,7 @@ class OpenChat:
     turn: BackgroundTurn | None = None
     log: dict[int, Plan] = field(default_factory=dict)
     ending: UnfinishedTurn | None = None
-    remarks: tuple[TurnStopped | WindowAssumed, ...] = ()
+    remarks: tuple[TurnStopped | WindowAssumed | FellBack, ...] = ()
     stopping: bool = False
     unsent: bool = False
     stale: bool = False
@@ -71,7 +72,7 @@ class OpenChat:
 
     @property
     def write_error(self) -> TurnscopeError | None:
-        """Why what was said last is not written yet, but held in memory."""
+        """Why the last message is not written yet, but held in memory."""
         return self.chat.writes.last_error if self.chat.writes.pending else None
 
     @property
@@ -83,7 +84,7 @@ class OpenChat:
         return (self.turn.text, self.turn.thinking) if sent >= len(self.session.requests) else ("", "")
 
     def absorb_events(self) -> None:
-        """Take over what the turn has told so far; at its end, what went wrong."""
+        """Take over what the turn has reported so far; at its end, what went wrong."""
         if self.turn is None:
             return
         for event in list(self.turn.events):
@@ -94,7 +95,9 @@ class OpenChat:
         if self.turn.is_done:
             last = self.turn.events[-1] if self.turn.events else None
             self.ending = last if isinstance(last, UnfinishedTurn) else None
-            self.remarks = tuple(event for event in self.turn.events if isinstance(event, TurnStopped | WindowAssumed))
+            self.remarks = tuple(
+                event for event in self.turn.events if isinstance(event, TurnStopped | WindowAssumed | FellBack)
+            )
             if self.chat.settings.window != self.turn_window:
                 self.learned_windows[self.chat.settings.model] = self.chat.settings.window
             self.stale = self.turn.error is not None and not self.chat.writes.pending
@@ -149,7 +152,7 @@ def create_chat(title: str, system: str, more: dict[str, Any] | None = None) -> 
     Args:
         title: title of the chat.
         system: system prompt; "" = none.
-        more: what is stored about the thread beside its settings.
+        more: what is stored about the thread besides its settings.
 
     Raises:
         TurnscopeError: the provider is not reachable as it is set up, or the store cannot be written.

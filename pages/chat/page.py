@@ -1,4 +1,4 @@
-"""Live chat: a conversation through the assembler, with the next request's envelope and what the policy decided beside it."""
+"""Live chat: a conversation through the assembler, with the next request's envelope and what the policy decided next to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live import attachments
+from turnscope.live import attachments, endpoints
 from turnscope.live.events import WriteFailed
 
 from pages.chat import (
@@ -27,6 +27,7 @@ from pages.chat import (
     settings_form,
     summaries,
     typing_box,
+    walkthrough,
 )
 from pages.parts import cache, theme, widgets
 from pages.parts.chat_form import get_value
@@ -34,7 +35,7 @@ from pages.parts.formats import escape, shorten
 
 SHEET = Path(__file__).parent / "browser" / "chat.css"
 POLL = 0.15  # seconds between looks at a turn under way
-LARGEST = 4  # MB of a file that the browser hands over; what may be sent is said in `attachments`
+LARGEST = 4  # MB of a file that the browser hands over; `attachments` holds what may be sent
 TITLE = 60  # characters of the first prompt that name a chat
 
 
@@ -50,11 +51,12 @@ def draw() -> None:
     """Draw the page."""
     theme.apply_theme()
     theme.add_sheet(SHEET)
-    here = choices.find_thread()
+    here = walkthrough.prepare(choices.find_thread())
     choices.prepare_form(here)
     open_chat = notices.attempt(lambda: open_chats.open_thread(here)) if here else None
     if open_chat:
         choices.show_thread(here)
+        walkthrough.go_on(open_chat)
     # Before anything is drawn: a turn that ends during this run is then still waited for, and its end draws the page again.
     busy, drawn = bool(open_chat and open_chat.is_busy), PageRun(len(open_chat.session.messages) if open_chat else 0)
     _draw_bar(here, open_chat)
@@ -76,7 +78,7 @@ def _draw_bar(here: str, open_chat: open_chats.OpenChat | None) -> None:
         name = (open_chat.session.title if open_chat else "") or "New chat"
         row = next((row for row in cache.open_chat_store().list() if open_chat and row.id == open_chat.thread), None)
         to, before = choices.find_destination(here)
-        kind = settings_form.PROVIDERS.get(to.kind, to.kind)
+        kind = settings_form.PROVIDERS[endpoints.make_endpoint(to).kind]
         st.html(markup.render_title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
         if st.button("New", icon=":material/add:", key="chat.new", disabled=open_chat is None):
             choices.show_thread("")

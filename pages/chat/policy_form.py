@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
-from turnscope import Policy, TurnscopeError
+from turnscope import Policy, TurnscopeError, library
 from turnscope.live import trial
 from turnscope.views import parameters
 
 from pages.chat import choices
-from pages.parts import chat_form, policies
+from pages.parts import chat_form, policies, widgets
 from pages.parts.chat_form import POLICY, get_value
 from pages.parts.formats import escape, shorten
 
@@ -50,20 +51,39 @@ def draw() -> None:
             for group in parameters.group_parameters(current):
                 if group.parameters:
                     policies.draw_fields(group, f"chat.{base.name}.{digest}", values)
-            with st.container(horizontal=True):
+            rows = policies.draw_model_values(current, f"chat.{base.name}.{digest}")
+            notice = st.container()  # what is wrong, above the buttons
+            with st.container(horizontal=True, vertical_alignment="bottom"):
                 applied = st.form_submit_button("Apply", type="primary")
-                reset = st.form_submit_button("As in the file", disabled=not turned)
-    if reset:
-        choices.get_changes().pop(base.name, None)
-        st.rerun()
-    if applied:
-        known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
-        try:
-            wanted = parameters.apply_changes(
-                base, {key: parameters.parse_field(known[key], value) for key, value in values.items()}
-            )
-        except TurnscopeError as error:
-            st.session_state["chat.problem"] = (error.what, error.hint)
-        else:
-            choices.get_changes()[base.name] = parameters.find_changes(wanted, base)
-        st.rerun()
+                reset = st.form_submit_button("Reset", disabled=not turned)
+                own = base.name if base.name in policies.load_policies().own else f"my-{base.name}"
+                name = st.text_input("Name", own, key=f"chat.own.{base.name}", width=260)
+                saved = st.form_submit_button("Save to my policies")
+        if reset:
+            choices.get_changes().pop(base.name, None)
+            st.rerun()
+        if applied or saved:
+            try:
+                wanted = policies.read_form(current, base, values, rows)
+                if saved:
+                    _save_policy(name.strip(), base, wanted)
+                else:
+                    choices.get_changes()[base.name] = parameters.find_changes(wanted, base)
+            except TurnscopeError as error:
+                with notice:
+                    widgets.draw_notice(error.what, error.hint)
+            except OSError as error:
+                with notice:
+                    widgets.draw_notice("The policy could not be written.", str(error))
+            else:
+                st.rerun()
+
+
+def _save_policy(name: str, base: Policy, wanted: Policy) -> None:
+    """Save a policy as one of the user's own, and choose it for the chat."""
+    if name != base.name and wanted.title == base.title:
+        wanted = replace(wanted, title=f"{base.title} ({name})")  # so that the list tells them apart
+    library.save_policy(name, wanted.to_toml(), policies.find_folder())
+    choices.get_changes().pop(base.name, None)
+    choices.get_changes().pop(name, None)
+    st.session_state["chat.policy"] = name

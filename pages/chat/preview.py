@@ -20,8 +20,11 @@ from pages.parts.chat_form import get_value
 
 @dataclass(frozen=True, slots=True)
 class RequestPreview:
-    """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message; `amid`:
-    what stands in the middle of a long one (`next_request.find_mid_prompt`); `states`: what it carries of each message."""
+    """The next request; `refused`: why it would not be sent, None = it would be.
+
+    `attachment_tokens`: those of each file that would go with the message. `middle`: what is in the middle of a long request
+    (`next_request.find_mid_prompt`).
+    """
 
     plan: Plan
     session: Session
@@ -35,7 +38,7 @@ class RequestPreview:
 
 
 def preview_request(open_chat: OpenChat | None, text: str = "", files: Sequence[Any] = ()) -> RequestPreview | None:
-    """The next request, were `text` said first with `files` attached; amid a turn, the request being answered.
+    """The next request, if `text` were sent first with `files` attached; during a turn, the request being answered.
 
     Args:
         open_chat: the chat; None = one that is not begun yet.
@@ -81,9 +84,8 @@ def _predict_cut(chat: Chat) -> next_request.NextCut:
     plan, growing = chat.preview_after(())
     growth = next_request.measure_growth(growing.session, growing.ledger, plan.calibration.scale)
     found = next_request.predict_next_cut(lambda text: chat.preview_after(text)[0], growth)
-    room = plan.budget.window - min(
-        chat.settings.max_tokens, request_checks.MIN_ANSWER
-    )  # beyond it nothing is sent, whatever the policy says
+    # Beyond it nothing is sent, whatever the policy says.
+    room = plan.budget.window - min(chat.answer_limit, request_checks.MIN_ANSWER)
     if plan.budget.known and (found.cut_at is None or found.blocked) and room > 0:
         turns = max(1, (room - plan.expected_tokens) // growth + 1) if growth else None
         return next_request.NextCut(room, turns, growth, blocked=True)

@@ -75,7 +75,7 @@ def find_sought_block(session: Session) -> int | None:
 
 
 def find_sought_message(session: Session) -> int | None:
-    """Which of the messages that were said is looked for in this chat."""
+    """Which of the messages of this chat is looked for."""
     thread, start = get_sought()
     starts = [message.start for message in session.messages if message.role in ("user", "assistant")]
     return starts.index(start) if thread == session.id and start in starts else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
-from turnscope.live.endpoints import MODELS, OFFLINE_MODELS
+from turnscope.live.endpoints import FIXED, OFFLINE_MODELS, SERVICES
 from turnscope.live.offline import FAULTS as ORDERED
 
 from pages.chat import branches, choices, notices, open_chats, policy_form
@@ -13,11 +13,8 @@ from pages.parts import chat_form
 from pages.parts.chat_form import TOOLS, get_value
 from pages.parts.formats import escape
 
-PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
-SPOKEN = (
-    "A server of Anthropic's Messages API, at /v1/messages below this address: Ollama, LM Studio, llama.cpp and vLLM have it. "
-    "Nothing is sent as OpenAI's chat completions; images go as that API's image blocks."
-)
+PROVIDERS = {kind: service.label for kind, service in SERVICES.items()}
+ADDRESS_ALONE = "Requests go to {}. What else was typed, as a password or a query, is left out: type a key below."
 TTLS = {"": "off", "5m": "5 minutes", "1h": "1 hour"}
 FAULTS = {"none": "nothing goes wrong", **ORDERED}
 CACHE = {
@@ -25,7 +22,7 @@ CACHE = {
     "model": "Caches belong to a model: another one reads nothing that was cached before.",
     "policy": "What it cuts changes the prefix; the cache is lost from the first cut on, then built anew.",
     "thinking": "On or off changes how messages are cached: their part is written again; system and tools stay.",
-    "max": "No effect on the cache. It is reserved in the window, so the policy cuts earlier.",
+    "max": "No effect on the cache. It is reserved in the window, so the policy cuts earlier. 0 = the policy's part of it.",
     "tools": "Definitions stand first in every request, fixed by the first message; later, off means refused: cache kept.",
     "folder": "No effect on the cache. Tools only read, and only below this folder; without one there is the calculator.",
     "spend": "No effect on the cache. At the limit the chat asks before it goes on.",
@@ -49,8 +46,8 @@ def _build_key(name: str) -> dict[str, Any]:
 
 
 def _reset_model() -> None:
-    first = {"offline": OFFLINE_MODELS[0], "anthropic": MODELS[0]}
-    st.session_state["chat.model"] = first.get(get_value("provider"), "")
+    st.session_state["chat.model"] = next(iter(SERVICES[get_value("provider")].models), "")
+    st.session_state["chat.url"] = ""
     st.session_state["chat.summary"] = ""
     _reset_window()
     st.session_state["chat.condense"] = get_value("provider") == "offline"
@@ -78,7 +75,7 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
                 st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {escape(doubt)}</div>')
             st.toggle("Thinking", **_build_key("thinking"))
             _explain("thinking")
-            st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_build_key("max"))
+            st.number_input("Max output tokens", 0, 64_000, step=256, **_build_key("max"))
             _explain("max")
             st.number_input(
                 "Temperature", 0.0, 1.0, step=0.1, format="%.1f", placeholder="the model's own", **_build_key("temperature")
@@ -109,19 +106,23 @@ def _draw_provider() -> None:
     st.selectbox("Provider", names, format_func=PROVIDERS.__getitem__, on_change=_reset_model, **_build_key("provider"))
     _explain("provider")
     kind = get_value("provider")
-    if kind == "server":
-        st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_reset_window, **_build_key("url"))
-        st.html(f'<div class="chat-why">{escape(SPOKEN)}</div>')
+    service = SERVICES[kind]
+    if kind not in FIXED:
+        example = service.url or "http://127.0.0.1:11434"
+        st.text_input("Address", placeholder=example, on_change=_reset_window, **_build_key("url"))
+        if (address := chat_form.get_address()) and address != get_value("url").strip().rstrip("/"):
+            st.html(f'<div class="chat-why">{escape(ADDRESS_ALONE.format(address))}</div>')
+    if service.about:
+        st.html(f'<div class="chat-why">{escape(service.about)}</div>')
     if kind != "offline":
-        from_env = "from the environment" if kind == "anthropic" else "none"
         st.text_input(
             "API key",
             type="password",
-            placeholder=from_env,
+            placeholder="from the environment" if service.url else "none",
             help="Kept in memory only.",
             **_build_key(chat_form.get_key_name()),
         )
-        known = MODELS if kind == "anthropic" else ()
+        known = service.models
         options = list(dict.fromkeys((*known, *([get_value("model")] if get_value("model") else []))))
         st.selectbox(
             "Model",
@@ -138,9 +139,9 @@ def _draw_provider() -> None:
     _explain("model")
     if kind != "offline":
         st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_build_key("window"))
-        if kind == "server":
+        if kind not in FIXED:
             st.button("Ask the server for its window", key="chat.ask", on_click=notices.fetch_window)
         _explain("window")
     if kind == "offline":
-        st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_build_key("fault"))
+        st.selectbox("Simulate an error", list(FAULTS), format_func=FAULTS.__getitem__, **_build_key("fault"))
         _explain("fault")

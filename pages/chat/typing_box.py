@@ -1,4 +1,4 @@
-"""What stands in the message box while somebody types, so that the next request can be weighed before it is sent."""
+"""The text of the message box while somebody types, so that the next request can be weighed before it is sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Draft(NamedTuple):
 
 
 def read_draft(go: str = "") -> Draft:
-    """What stands in the box; a change runs the fragment that asks for it.
+    """The text of the box; a change runs the fragment that asks for it.
 
     `go`: the name of a place; a new one moves the marked message (`.sought`) into view.
     """
@@ -41,8 +41,8 @@ def read_draft(go: str = "") -> Draft:
 
 
 def parse_draft(state: Mapping[str, Any]) -> Draft:
-    """What the browser tells of the box."""
-    text, length = str(state.get("said") or ""), min(MOST, int(state.get("length") or 0))
+    """What the browser reports of the box."""
+    text, length = str(state.get("text") or ""), min(MOST, int(state.get("length") or 0))
     text = (text * (length // len(text) + 1))[:length] if text and length > len(text) else text
     names, blocks, refused = [], [], []
     for file in state.get("files") or ():
@@ -55,9 +55,9 @@ def parse_draft(state: Mapping[str, Any]) -> Draft:
 
 
 def _build_block(file: Mapping[str, Any]) -> Any:
-    """What weighs as much as a file of which the browser tells. TurnscopeError where it cannot be sent."""
+    """What weighs as much as a file that the browser reports. TurnscopeError where it cannot be sent."""
     name, size = str(file.get("name")), int(file.get("size") or 0)
     if file.get("width"):
         return attachments.build_placeholder_image(name, int(file["width"]), int(file["height"]), size)
-    data = b"\0" if file.get("said") is None else str(file["said"]).encode("utf-8", "replace")
+    data = b"\0" if file.get("text") is None else str(file["text"]).encode("utf-8", "replace")
     return attachments.encode_file(name, data)

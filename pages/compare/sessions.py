@@ -1,4 +1,4 @@
-"""Two sessions side by side on the compare page: `?with=<id>` names the second, beside what `state` reads."""
+"""Two sessions side by side on the compare page: `?with=<id>` names the second, besides what `state` reads."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import streamlit as st
 from turnscope import TurnscopeError, figures
 from turnscope.views import session_comparison
 
-from pages.parts import cache, opening, replays, theme, widgets
+from pages.parts import cache, opening, replays, theme, url, widgets
 from pages.parts.formats import escape, shorten
 
 
 def draw(shown: opening.ShownSession) -> None:
     """Choose another session; then both in numbers, and their prompts on one axis."""
-    st.subheader("Beside another session", anchor=False)
+    st.subheader("Compare sessions", anchor=False)
     known = {id: entry for id, entry in cache.list_first_entries(shown.entry.file).items() if id != shown.entry.file}
-    wanted = st.query_params.get("with", "")
+    wanted = url.get_view("with")
     if wanted and wanted not in known and (found := cache.find_entry(wanted)):
         known[wanted] = found
     names = cache.name_entries(known)
@@ -27,11 +27,11 @@ def draw(shown: opening.ShownSession) -> None:
         placeholder="choose a session",
         filter_mode="fuzzy",
         width=520,
+        on_change=url.follow("with", "compare.with", wanted if wanted in known else None),
     )
+    url.write("with", "compare.with", chosen or "")
     if not chosen:
-        st.query_params.pop("with", None)
         return
-    st.query_params["with"] = chosen
     try:
         with st.spinner("Opening it"):
             other = opening.open_session(known[chosen])

@@ -1,77 +1,96 @@
-"""The comparison as a table with a row per policy, and as a chart."""
+"""The comparison as a table with a row per policy: five columns, and all of them when somebody asks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import streamlit as st
-from turnscope import figures
 from turnscope.views import comparison
 
-from pages.parts import opening, theme
-from pages.parts.formats import escape
+from pages.parts import opening
 
 ROWS = 500  # of a table
+SHOWN = 5  # columns that are always shown
 
 
-def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
+def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], best: Collection[str]) -> None:
     """A row per policy, sortable, and the same as CSV.
 
     Args:
         shown: the session that is shown.
         rows: a row per policy.
+        best: names of those that are Pareto-optimal; none while replays are under way.
     """
-    st.dataframe(_build_columns(rows), hide_index=True, key="compare.table", column_config=_configure_columns())
-    checked = " ".join(row.calibration for row in rows)
-    st.html(f'<div class="ts-empty">{escape(f"{comparison.ASSUMPTIONS} {checked}")}</div>')
-    made = comparison.rows_to_csv(rows)
-    st.download_button("Table as CSV", made, f"{shown.entry.id}-policies.csv", "text/csv", icon=":material/download:")
+    columns = _build_columns(rows, best)
+    with st.container(horizontal=True, vertical_alignment="center", key="compare-figures"):
+        st.html('<div class="cmp-head"><h3>All figures</h3></div>', width="stretch")
+        every = st.toggle(f"{len(columns) - SHOWN} more columns", key="compare.every")
+        st.download_button(
+            "CSV",
+            comparison.rows_to_csv(rows),
+            f"{shown.entry.id}-policies.csv",
+            "text/csv",
+            icon=":material/download:",
+            help="Table as CSV",
+        )
+    listed = columns if every else dict(list(columns.items())[:SHOWN])
+    st.dataframe(listed, hide_index=True, key="compare.table", placeholder="–", column_config=_configure_columns(rows))
 
 
-def _build_columns(rows: Sequence[comparison.Row]) -> dict[str, list[Any]]:
-    best = comparison.find_pareto_optimal(rows)
+def _build_columns(rows: Sequence[comparison.Row], best: Collection[str]) -> dict[str, list[Any]]:
+    """All columns, those that are always shown first."""
     return {
-        "policy": [row.title for row in rows],
-        "best": ["★" if row.policy in best else "" for row in rows],
-        "USD": [None if row.usd is None else float(row.usd) for row in rows],
-        "× record": [row.factor for row in rows],
-        "summaries, USD": [float(sum(row.cost.summary_usd)) for row in rows],
+        "policy": [f"{row.title} ★" if row.policy in best else row.title for row in rows],
+        "cost": [None if row.usd is None else float(row.usd) for row in rows],
+        "lost references": [len(row.losses.hits) for row in rows],
+        "peak fill": [100 * row.peak[0] for row in rows],
         "from cache": [100 * row.cost.cache_share for row in rows],
+        "× record": [row.factor for row in rows],
+        "of it summaries": [float(sum(row.cost.summary_usd)) for row in rows],
         "saved": [100 * max(0.0, 1 - row.kept_share) for row in rows],
         **(
             {"published": [row.published_saving.partition(" (")[0] for row in rows]}
             if any(row.published_saving for row in rows)
             else {}
         ),
-        "peak fill": [100 * row.peak[0] for row in rows],
-        "lost references": [len(row.losses.hits) for row in rows],
-        "of all used": [100 * row.losses.rate for row in rows],
+        "% lost": [100 * row.losses.rate for row in rows],
+        "rejected": [len(row.unsent) for row in rows],
         "refused": [row.refusals for row in rows],
         "over its limit": [row.overflows for row in rows],
         "over the window": [row.over_window for row in rows],
-        "rejected": [row.rejected_count for row in rows],
-        "decisions": [", ".join(f"{many:,} {kind}" for kind, many in row.decisions.items()) or "none" for row in rows],
+        "invalid body": [row.rejected_count for row in rows],
+        "decisions": [_describe_decisions(row) for row in rows],
     }
 
 
-def _configure_columns() -> dict[str, Any]:
-    """Format and help of each column whose title does not say it all."""
+def _describe_decisions(row: comparison.Row) -> str:
+    """How many of each action; drops of the recorded tool's own summaries are named."""
+    foreign = f" ({row.foreign_summaries:,} of them the recorded tool's summaries)" if row.foreign_summaries else ""
+    counts = (f"{many:,} {kind}{foreign if kind == 'drop' else ''}" for kind, many in row.decisions.items())
+    return ", ".join(counts) or "none"
+
+
+def _configure_columns(rows: Sequence[comparison.Row]) -> dict[str, Any]:
+    """Format and help of each column whose title does not say it all; small sums have more digits."""
+    most = max((row.usd for row in rows if row.usd is not None), default=1)
+    money = "$%.2f" if most >= 1 else "$%.4f"
     shares = {
         "from cache": "share of all prompt tokens that a cache would have served",
         "saved": "tokens that were not sent, of those with everything kept: measured on this session",
         "peak fill": "of the window, at the fullest request",
-        "of all used": "of what answers take up again",
+        "% lost": "of all references that answers reuse",
     }
     return {
-        "best": st.column_config.TextColumn(
-            help="of those whose every request could be sent, no other one is cheaper and loses no more"
+        "policy": st.column_config.TextColumn(
+            help="★: of those whose every request could be sent, no other one is cheaper and loses less"
         ),
-        "USD": st.column_config.NumberColumn(format="%.2f", help="prompt with its simulated cache, answers, summaries"),
-        "× record": st.column_config.NumberColumn(
-            format="%.2f", help="USD as a factor of the record with its simulated cache: the same error is in both"
+        "cost": st.column_config.NumberColumn(
+            format=money, help="dollars of the bill: prompts with their simulated cache, answers, summaries"
         ),
-        "summaries, USD": st.column_config.NumberColumn(format="%.2f", help="part of it: what condensing asked of a model"),
+        "× record": st.column_config.NumberColumn(format="%.2f", help="cost as a factor of what the session cost"),
+        "lost references": st.column_config.NumberColumn(help="what answers reuse and their request no longer holds"),
+        "of it summaries": st.column_config.NumberColumn(format=money, help="part of it: requests for summaries"),
         **{name: st.column_config.NumberColumn(format="%.0f %%", help=text) for name, text in shares.items()},
         "published": st.column_config.TextColumn(
             help="the saving of tokens that is published for such a policy, to hold the measured one against"
@@ -84,20 +103,12 @@ def _configure_columns() -> dict[str, Any]:
         ),
         "refused": st.column_config.NumberColumn(help="requests that the policy itself does not send"),
         "rejected": st.column_config.NumberColumn(
+            help="requests that could not be sent: over the window, refused, or with an invalid body"
+        ),
+        "invalid body": st.column_config.NumberColumn(
             help="requests whose body the provider's API would reject; none where its rules are not known here"
         ),
     }
-
-
-def draw_chart(rows: Sequence[comparison.Row]) -> None:
-    """How full each policy's prompts are."""
-    st.plotly_chart(
-        figures.draw_fill(rows, theme.get_theme()),
-        key="compare-chart",
-        theme=None,
-        config={"displayModeBar": False},
-        alt="prompt tokens of every request under each policy",
-    )
 
 
 def draw_row_limit(many: int) -> None:

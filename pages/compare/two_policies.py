@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
+from turnscope.numbering import format_request, index_request, number_request
 from turnscope.views import comparison, divergence
 
 from pages.compare import table
@@ -33,9 +34,17 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], chosen: Po
         found = replays.replay_traces(shown, chosen, (one, other), "two")
         a, b = found.get(one), found.get(other)
         first = divergence.find_divergence(a, b) if a and b else None
-        at = int(
-            st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}.{first}", width=160)
+        number = int(
+            st.number_input(
+                "Request",
+                1,
+                len(shown.view),
+                number_request(first or 0),
+                key=f"compare.at.{one}.{other}.{first}",
+                width=160,
+            )
         )
+        at = index_request(number)
         which = st.segmented_control(
             "Blocks", ["differ", "kept"], default="differ", required=True, format_func=WHICH.__getitem__, key="compare.which"
         )
@@ -46,7 +55,7 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], chosen: Po
     else:
         many = len(divergence.list_differences(a, b, at))
         blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
-        st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
+        st.text(f"First difference: request {format_request(first)}. At request {number:,} they differ in {blocks}.")
     if which == "kept":
         _draw_placements(divergence.list_placements(a, b, at), titles[one], titles[other])
     elif first is not None:
@@ -60,8 +69,8 @@ def _draw_differences(found: Sequence[divergence.BlockDifference], one: str, oth
             "block": [each.at for each in found[: table.ROWS]],
             "what": [each.label for each in found[: table.ROWS]],
             "tokens": [each.tokens for each in found[: table.ROWS]],
-            "stands": [shapes[each.how] for each in found[: table.ROWS]],
-            "where": [each.where for each in found[: table.ROWS]],
+            "present": [shapes[each.how] for each in found[: table.ROWS]],
+            "place in the prompt": [each.where for each in found[: table.ROWS]],
         },
         hide_index=True,
         key="compare.difference",

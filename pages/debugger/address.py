@@ -1,7 +1,7 @@
 """What the address says of the debugger: a policy with its parameters, and the place where the stepper stands.
 
-`?policy=<name>&set=<changed parameters>&request=<n>&step=<k>`, with what `url` reads. A policy's name is looked up among
-those that are known; what an address says is never joined into a path.
+`?policy=<name>&set=<changed parameters>&request=<n>&step=<k>&stops=<breakpoints>`, with what `url` reads. A policy's name is
+looked up among those that are known; what an address says is never joined into a path.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pages.parts.policies import RECORDED, load_policies
 
 _PLACE = "replays.place"
 _CHOICE = "replays.choice"
+MAX_STOPS = 200  # characters of breakpoints in an address
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Place:
     """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself.
 
     `key` names session, part and policy; `ahead`: the place that the URL names is not replayed yet, this is the nearest;
-    `linked`: the app took it from an address, which a browser in a hurry may have left since.
+    `linked`: the app took it from an address, which a browser in a hurry may have left since; `view`: the range that is chosen
+    on the strip and the breakpoints, as the address says them.
     """
 
     key: str
@@ -38,10 +40,11 @@ class Place:
     seq: int
     ahead: bool = False
     linked: bool = False
+    view: tuple[str, ...] = ()
 
 
 def recall_policy() -> None:
-    """After a switch of pages, put back the policy that the URL said."""
+    """After a switch of pages, restore the policy of the URL."""
     if "policy" not in st.query_params:
         st.query_params.update(st.session_state.get(_CHOICE, {}))
 
@@ -52,6 +55,11 @@ def read_policy_name(known: library.PolicyCatalog) -> str:
     if wanted not in known.policies and (now := known.resolve_name(wanted)) != wanted:
         st.query_params["policy"] = wanted = now
     return wanted if wanted in known.policies else RECORDED
+
+
+def read_request() -> int | None:
+    """Number of the request that the URL names, if any."""
+    return _read_number("request")
 
 
 def read_changes() -> dict[str, Any]:
@@ -88,7 +96,7 @@ def arrive(shown: opening.ShownSession, replay: Replay) -> None:
         replay: the replay that is shown.
     """
     place: Place | None = st.session_state.get(_PLACE)
-    request, step = _read_number("request"), _read_number("step")
+    request, step = read_request(), _read_number("step")
     plans, changes = replay.trace.plans, replay.steps.changes
     ahead = not replay.is_whole and (not changes if request is None else request >= len(plans))
     if request is None:
@@ -98,9 +106,16 @@ def arrive(shown: opening.ShownSession, replay: Replay) -> None:
         after = bisect_left(changes, (request, 0))
         step = changes[after].step if after < len(changes) and changes[after].request == request else 0
     step = max(0, min(len(plans[request].decisions), step))
-    if place is None or place.key != replay.run.key or (place.request, place.step, place.ahead) != (request, step, ahead):
-        place = Place(replay.run.key, request, step, None, place.seq + 1 if place else 1, ahead, linked=True)
+    view = _read_view()
+    wanted = (replay.run.key, request, step, ahead, view)
+    if place is None or (place.key, place.request, place.step, place.ahead, place.view) != wanted:
+        seq = place.seq + 1 if place else 1
+        place = Place(replay.run.key, request, step, None, seq, ahead, linked=True, view=view)
     keep_place(shown, place)
+
+
+def _read_view() -> tuple[str, ...]:
+    return tuple(url.get_view(name) for name in ("range", "stops"))
 
 
 def _read_number(name: str) -> int | None:
@@ -136,8 +151,12 @@ def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[st
     Args:
         shown: the session that is shown.
         replay: the replay that is shown.
-        sent: the report: request, step, block.
+        sent: the report: request, step, block, range, stops.
     """
+    span = sent.get("range")
+    whole = isinstance(span, (list, tuple)) and len(span) == 2 and all(isinstance(end, (int, float)) for end in span)
+    url.set_span("range", (int(span[0]), int(span[1])) if span and whole else None)
+    url.set_view("stops", str(sent.get("stops") or "")[:MAX_STOPS])
     place: Place | None = st.session_state.get(_PLACE)
     plans, blocks = replay.trace.plans, replay.trace.session.blocks
     request = max(0, min(len(plans) - 1, int(sent.get("request") or 0)))
@@ -145,7 +164,7 @@ def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[st
     block = sent.get("block")
     picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
     waits = place is not None and place.ahead and (place.request, place.step) == (request, step)
-    keep_place(shown, Place(replay.run.key, request, step, picked, place.seq if place else 1, waits))
+    keep_place(shown, Place(replay.run.key, request, step, picked, place.seq if place else 1, waits, view=_read_view()))
 
 
 def go(shown: opening.ShownSession, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
@@ -159,4 +178,4 @@ def go(shown: opening.ShownSession, *, request: int | None = None, step: int = 0
     """
     at: Place = st.session_state[_PLACE]
     there = (at.request, at.step) if request is None else (request, step)
-    keep_place(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))
+    keep_place(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None, view=at.view))

@@ -17,7 +17,7 @@ _list = st.components.v2.component(
     "turnscope_decisions",
     html=theme.read_files(_HERE, "decisions.html"),
     css=theme.read_files(_HERE, "decisions.css"),
-    js=theme.read_files(_HERE, "stepper_model.js", "decisions.js"),
+    js=theme.NUMBERING + theme.read_files(_HERE, "stepper_model.js", "decisions.js"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 import streamlit as st
+from turnscope.numbering import format_request
 from turnscope.views import overflow_tree, stepper
 
 from pages.debugger import address, policy_replay
@@ -47,6 +48,69 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
         st.html(render_tree(nodes))
 
 
+def draw_line(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
+    """What became of a request that came over its limit, step by step, and a way to the decision; nothing for others.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+        at: where the stepper stands.
+    """
+    nodes = overflow_tree.build_tree(replay.trace, at.request)
+    if not nodes or nodes[0].applies:
+        return
+    last = next(node for node in reversed(nodes) if node.reached)
+    cut = overflow_tree.find_largest_cut(replay.trace, at.request)
+    decision = last.decision if last.step != "compaction" and last.decision >= 0 else cut
+    rule = replay.trace.plans[at.request].decisions[cut].rule if cut >= 0 else ""
+    with st.container(horizontal=True, vertical_alignment="center", key="over-limit"):
+        st.html(render_line(nodes, rule), width="stretch")
+        if decision >= 0:
+            st.button(
+                f"Decision {decision + 1}",
+                key="debugger.over",
+                disabled=at.step == decision + 1,
+                help="Go to the decision that cut most of it, or decided it",
+                on_click=address.go,
+                args=(shown,),
+                kwargs={"request": at.request, "step": decision + 1},
+            )
+
+
+def render_line(nodes: tuple[overflow_tree.Node, ...], rule: str) -> str:
+    """The way that a request took as HTML, in one line; words and reasons are escaped.
+
+    Args:
+        nodes: its tree.
+        rule: the rule that cut most of it, "" = none.
+    """
+    reached = [node for node in nodes[1:] if node.reached]
+    items = "".join(
+        f'<li class="{"took" if node.applies else ""} {"bad" if node.step == "refuse" else ""}" '
+        f'title="{escape(node.because)}">{escape(_describe_step(node, rule))}</li>'
+        for node in reached
+    )
+    resolved = any(node.applies for node in reached)
+    end = "" if resolved else '<li class="took bad">sent over its limit</li>'
+    size = f"{nodes[0].tokens:,} of {nodes[0].limit:,} tokens"
+    tone = "" if resolved and reached[-1].step != "refuse" else " bad"
+    return (
+        f'<div class="over-line{tone}" role="status"><b>Came over its limit</b> <span>{size}</span><ol>{items}{end}</ol></div>'
+    )
+
+
+def _describe_step(node: overflow_tree.Node, cutter: str) -> str:
+    """One step of the way in as few words as possible."""
+    if node.step == "compaction":
+        if node.after < node.tokens:
+            most = f", most of it by {cutter.replace('_', ' ')}" if cutter else ""
+            return f"{'cut to' if node.applies else 'cut, still'} {node.after:,} tokens{most}"
+        return "made small enough by what was cut before" if node.applies else "nothing cut"
+    if node.step == "fallback":
+        return "sent to a larger model" if node.applies else "no larger model"
+    return f"refused by {node.rule.replace('_', ' ')}" if node.applies else "not refused"
+
+
 def _describe_request(replay: Replay, at: Place, climbed: bool, many: int) -> str:
     size = stepper.describe_size(replay.trace, at.request)
     count = len(replay.trace.plans)
@@ -54,8 +118,8 @@ def _describe_request(replay: Replay, at: Place, climbed: bool, many: int) -> st
         f"{many:,} of {count:,} requests came over their limit." if many else f"None of {count:,} requests came over its limit."
     )
     if climbed:
-        return f"Request {at.request:,} came over its limit ({size}). {whole}"
-    return f"Request {at.request:,} was within its limit ({size}): there was no ladder to climb. {whole}"
+        return f"Request {format_request(at.request)} came over its limit ({size}). {whole}"
+    return f"Request {format_request(at.request)} was within its limit ({size}): no overflow handling was needed. {whole}"
 
 
 def render_tree(nodes: tuple[overflow_tree.Node, ...]) -> str:
@@ -63,7 +127,7 @@ def render_tree(nodes: tuple[overflow_tree.Node, ...]) -> str:
     ended = any(node.applies for node in nodes)
     rungs = "".join(map(_render_rung, nodes))
     over = "" if ended else '<div class="rung came last"><div class="leaf took bad"><b>sent over its limit</b></div></div>'
-    return f'<div class="ladder" role="list" aria-label="Overflow ladder">{rungs}{over}</div>'
+    return f'<div class="ladder" role="list" aria-label="Overflow handling">{rungs}{over}</div>'
 
 
 def _render_rung(node: overflow_tree.Node) -> str:

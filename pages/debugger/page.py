@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 from turnscope import TurnscopeError
 
-from pages.debugger import address, panes, policy_bar, policy_replay, progress, stepper, summaries, verdict
+from pages.debugger import address, effects, panes, policy_bar, policy_replay, progress, stepper, summaries, verdict
 from pages.debugger.policy_replay import Replay
 from pages.parts import header, opening, theme, widgets
 
@@ -24,6 +24,8 @@ def draw() -> None:
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         st.stop()
+    if (wanted := address.read_request()) is not None:
+        run.want(wanted)
     with bar:
         progress.draw(run, replay)
     if replay is None:
@@ -32,6 +34,7 @@ def draw() -> None:
         with bar:
             summaries.draw(shown, replay)
         bar.html(verdict.render_verdict(shown, replay), width="stretch")
+        effects.draw(shown, replay)
     stepper.send_trace(replay)
     address.arrive(shown, replay)
     _draw_place(shown, replay)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope import Trace
+from turnscope.numbering import format_request, format_turn, number_request
 from turnscope.views import Cursor, closeup, decision_log, exact_body, rejections, summary_quality
 from turnscope.views.cached_cost import CachePrice
 from turnscope.views.stepper import find_summary_block
@@ -22,9 +23,9 @@ PANES = {
     "text": "Before and after",
     "list": "All decisions",
     "sent": "What was sent",
-    "difference": "Against the request before",
-    "ladder": "Ladder",
-    "asks": "Asked",
+    "difference": "Diff with previous",
+    "ladder": "Overflow handling",
+    "asks": "Rule queries",
     "log": "This decision",
 }
 HERE = {
@@ -46,25 +47,17 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
     """
     cursor = Cursor(at.request, at.step)
     close = closeup.build_closeup(replay.trace, cursor, at.block)
+    overflow_pane.draw_line(shown, replay, at)
     if close:
         _draw_reason(shown, replay, at, close)
     if replay.is_whole and (wrong := rejections.format_problems(policy_replay.find_rejections(replay).requests[at.request])):
-        heading = "The API would refuse this request"
+        heading = "The API would reject this request"
         st.html(
             f'<div class="why-line refused" role="status"><b class="tone-bad">{heading}</b> <span>{escape(wrong)}</span></div>'
         )
     queries = len(replay.trace.plans[at.request].asks)
     names = {key: f"{name} ({queries})" if key == "asks" and queries else name for key, name in PANES.items()}
-    pane = st.segmented_control(
-        "Look at",
-        list(PANES),
-        default="text",
-        required=True,
-        format_func=names.__getitem__,
-        key="debugger.pane",
-        label_visibility="collapsed",
-        persist_state="session",
-    )
+    pane = url.draw_choice("Look at", names, "pane", "debugger.pane")
     if pane == "text":
         _draw_texts(replay, at, close)
     elif pane == "list":
@@ -97,7 +90,7 @@ def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: 
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {escape(close.name)} · '
-        f"turn {close.turn} · "
+        f"turn {format_turn(close.turn)} · "
         f"{close.tokens:,} tokens</span> <span>{escape(standing.sentence)}</span> <span>{escape(close.note)}</span> "
         f"{leaves}</div>"
     )
@@ -153,7 +146,7 @@ def _draw_texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> Non
     stands = f" · stands for {close.replaced_blocks:,} blocks" if close.replaced_blocks > 1 else ""
     with left:
         st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
-        widgets.draw_text(close.before, "Nothing stood here.")
+        widgets.draw_text(close.before, "Nothing was here.")
     summary = _find_summary(replay, at, close) if close.after is None else None
     with right:
         if summary is not None:
@@ -161,7 +154,7 @@ def _draw_texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> Non
             widgets.draw_text(summary.after)
             return
         st.html(f'<div class="pane-head">after · {close.after_tokens:,} tokens{stands}</div>')
-        widgets.draw_text(close.after, "Nothing stands here.")
+        widgets.draw_text(close.after, "Nothing is here.")
 
 
 def _draw_body(replay: Replay, at: Place) -> None:
@@ -169,14 +162,13 @@ def _draw_body(replay: Replay, at: Place) -> None:
     text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        title = (
-            f"request {request} after all {len(plan.decisions)} decisions · {format_tokens(trace.count_tokens(request))} tokens"
-        )
+        title = f"request {format_request(request)} after all {len(plan.decisions)} decisions"
+        title += f" · {format_tokens(trace.count_tokens(request))} tokens"
         st.html(f'<div class="pane-head">{title} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it",
             text,
-            f"request-{request}.json",
+            f"request-{number_request(request)}.json",
             "application/json",
             icon=":material/download:",
             type="tertiary",
@@ -189,9 +181,9 @@ def _draw_body(replay: Replay, at: Place) -> None:
 def _draw_queries(replay: Replay, at: Place) -> None:
     found = closeup.list_rule_queries(replay.trace, at.request)
     if not found:
-        st.html('<div class="ts-empty">No rule asked anything while this request was planned.</div>')
+        st.html('<div class="ts-empty">No rule had a question while this request was planned.</div>')
     for each in found:
-        source = "stand-in: made offline, no model was asked" if each.offline else each.answer.source
+        source = "offline summary: no model was called" if each.offline else each.answer.source
         model = f" · {escape(each.answer.model)}" if each.answer.model else ""
         mark = "warn" if each.offline or each.answer.failed else ""
         st.html(
@@ -229,7 +221,7 @@ def _draw_decision(replay: Replay, at: Place) -> None:
             st.download_button(
                 "This decision as Markdown",
                 lambda: decision_log.to_markdown(trace, at.request, at.step - 1, price),
-                f"decision-{at.request}-{at.step}.md",
+                f"decision-{number_request(at.request)}-{at.step}.md",
                 "text/markdown",
                 icon=":material/bug_report:",
                 on_click="ignore",

@@ -5,24 +5,26 @@ A changed policy is a value that the link holds; saving writes its text into the
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from turnscope import Policy, TurnscopeError, library
-from turnscope.views import parameters, policy_groups
+from turnscope.views import model_values, parameters, policy_pages, policy_traits
+from turnscope.views.policy_traits import PROOFS
 
 from pages.debugger import address, policy_picker
 from pages.parts import policies, shell, widgets
-from pages.parts.formats import escape, shorten
+from pages.parts.formats import escape, escape_markdown, shorten
 
 MEMORY = {
     "remembers": "what it cut stays cut",
     "monotone": "what it cut stays cut while limit and model stay",
     "fresh": "decides anew for each request",
 }
+
+GUARANTEES = {"fits": "always fits", "paired": "tool pairs kept", "prefix": "prefix untouched"}
 
 
 def choose() -> tuple[Policy, DeltaGenerator]:
@@ -43,7 +45,7 @@ def choose() -> tuple[Policy, DeltaGenerator]:
     if problem:
         widgets.draw_notice(
             f"The parameters of this link are not used: {problem.what}.",
-            f"{problem.hint} {base.title} is shown as its file says; Parameters, As in the file, takes them out of the link.",
+            f"{problem.hint} {base.title} is shown with its defaults; Parameters, Reset, takes them out of the link.",
         )
     for bad, error in known.problems.items():
         widgets.draw_notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
@@ -74,7 +76,7 @@ def _warn_unknown(known: library.PolicyCatalog, name: str) -> None:
 
 def _draw_picker(known: library.PolicyCatalog, name: str) -> None:
     """Every policy in groups, behind a button that says which one is shown."""
-    label = re.sub(r"([\\`*_\[\]<>$:~#|!])", r"\\\1", known.policies[name].title)
+    label = escape_markdown(known.policies[name].title)
     with st.popover(label, icon=":material/rule:", key=f"policy-pick-{name}"):
         picked = policy_picker.draw(known, name)
     if picked and picked in known.policies and picked != name:
@@ -85,14 +87,18 @@ def _draw_picker(known: library.PolicyCatalog, name: str) -> None:
 def _render_line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
     changes = parameters.find_changes(current, base)
-    chips = [f'<span class="ts-chip" title="{escape(base.fidelity)}">{escape(policy_groups.summarize_fidelity(base))}</span>']
+    chips = [f'<span class="ts-chip" title="{escape(base.fidelity)}">{PROOFS[policy_traits.find_proof(base)]}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
-    if base.guarantees:
-        chips.append(
-            f'<span class="ts-chip" title="laws that every request of it keeps">{escape(" · ".join(base.guarantees))}</span>'
-        )
-    names = {knob.key: knob.label for group in parameters.group_parameters(base) for knob in group.parameters}
+    chips += [
+        f'<span class="ts-chip" title="{escape(policy_pages.GUARANTEES[law])}">{escape(GUARANTEES[law])}</span>'
+        for law in base.guarantees
+    ]
+    names = parameters.list_labels(base)
     for key, value in list(changes.items())[:6]:
+        if key == parameters.MODELS:
+            many = len(model_values.list_model_values(current))
+            chips.append(f'<span class="ts-chip warn">{escape(names[key])}: {many} value{"" if many == 1 else "s"}</span>')
+            continue
         chips.append(
             f'<span class="ts-chip warn">{escape(_name_rule(base, key))}: {escape(names[key])} = {escape(value)}</span>'
         )
@@ -139,22 +145,22 @@ def _draw_parameters(base: Policy, current: Policy) -> None:
             for group in parameters.group_parameters(current):
                 if group.parameters:
                     policies.draw_fields(group, f"{base.name}.{digest}", values)
+            rows = policies.draw_model_values(current, f"{base.name}.{digest}")
+            notice = st.container()  # what is wrong, above the buttons
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
-                reset = st.form_submit_button("As in the file", disabled=not digest)
-    if reset:
-        address.choose_policy(base.name)
-        st.rerun()
-    if applied:
-        _apply_fields(base, current, values)
+                reset = st.form_submit_button("Reset", disabled=not digest)
+        if reset:
+            address.choose_policy(base.name)
+            st.rerun()
+        if applied:
+            with notice:
+                _apply_fields(base, current, values, rows)
 
 
-def _apply_fields(base: Policy, current: Policy, values: dict[str, Any]) -> None:
-    known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
+def _apply_fields(base: Policy, current: Policy, values: dict[str, Any], rows: list[model_values.ModelValue]) -> None:
     try:
-        wanted = parameters.apply_changes(
-            base, {key: parameters.parse_field(known[key], value) for key, value in values.items()}
-        )
+        wanted = policies.read_form(current, base, values, rows)
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         return

@@ -15,7 +15,6 @@ from turnscope.views.cached_cost import CachePrice, price_decisions
 from pages.parts import opening, policies, replays
 
 HELD = 60_000_000  # bytes of all replays, but for the one that is looked at
-MOST = 200_000_000  # bytes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,12 @@ def replay_policy(
 ) -> tuple[library.ReplayJob, Replay | None]:
     """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
 
-    What went wrong in it is raised; then it is begun anew when it is asked for again.
+    What went wrong in it is raised; then it is begun anew when it is requested again.
 
     Args:
         shown: the session that is shown.
         chosen_policy: the policy.
-        model: replay as if this model had been asked; "" = the recorded ones.
+        model: replay as if this model had answered; "" = the recorded ones.
         wait: seconds to wait for it, at most; None = `PATIENCE`.
     """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
@@ -58,9 +57,11 @@ def replay_policy(
 
     def make() -> library.ReplayJob:
         recorded = library.replace_model(shown.trace, model)
-        if recorded.policy == chosen_policy and not model:
-            return library.ReplayJob(key, recorded, recorded.plans, MOST, opening.freeze_objects)
-        return library.ReplayJob(key, *library.begin_replay(recorded, chosen_policy, known), MOST, opening.freeze_objects)
+        same = recorded.policy == chosen_policy and not model
+        whole, plans = (recorded, recorded.plans) if same else library.begin_replay(recorded, chosen_policy, known)
+        return library.ReplayJob(
+            key, whole, plans, opening.freeze_objects, price_record=lambda: replays.price_record(shown), sent=not model
+        )
 
     run = _get_replays().get(key, make)
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope.library import ReplayJob
+from turnscope.numbering import format_request
 
 from pages.debugger.policy_replay import Replay
 from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
-MEGABYTE = 1_000_000
 
 
 def draw(run: ReplayJob, replay: Replay | None) -> None:
@@ -36,18 +36,16 @@ def draw(run: ReplayJob, replay: Replay | None) -> None:
             elif run.state == "cancelled":
                 st.button("Go on", icon=":material/play_arrow:", key="replay.on", on_click=run.resume)
 
-    st.fragment(draw_progress, run_every=None if run.state == "full" else POLL)()
+    st.fragment(draw_progress, run_every=POLL)()
 
 
 def _render_line(run: ReplayJob, shown: int) -> str:
-    """How far it is, and of how many requests the page tells."""
+    """How far it is, and how many requests the page shows."""
     first = f"Below: the first {shown:,} requests." if shown else "Nothing to show yet."
+    if run.state == "running" and shown <= run.wanted < run.count:
+        first += f" Request {format_request(run.wanted)} is shown as soon as it is planned."
     if run.state == "cancelled":
         state, more = f"Stopped after {run.done:,} of {run.count:,} requests", first
-    elif run.state == "full":
-        size = f"{run.held / MEGABYTE:,.0f} MB"
-        state = f"Stopped after {run.done:,} of {run.count:,} requests"
-        more = f"What it decided so far fills {size}, the most that is held. {first}"
     else:
         state, more = f"Replaying {run.done:,} of {run.count:,} requests …", first
     share = run.done / max(1, run.count)

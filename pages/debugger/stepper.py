@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from turnscope.numbering import format_request, format_requests
 from turnscope.views import replay_range, stepper
 
 from pages.debugger import address
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
-from pages.parts import opening, policies, theme
+from pages.parts import opening, policies, theme, url
 from pages.parts.formats import format_cost, format_percent, format_tokens
 
 _HERE = Path(__file__).parent / "browser"
 KEY = "debugger-stepper"
-_RANGE = "stepper.range"
 
 
 # The code stands with the data, outside the fragment: what is inside is sent again with every step.
@@ -24,7 +24,7 @@ _CODE = ("model", "film", "draw", "time", "stops")
 _data = st.components.v2.component(
     "turnscope_steps",
     html="",
-    js=theme.read_files(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js"),
+    js=theme.NUMBERING + theme.read_files(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js"),
 )
 _stepper = st.components.v2.component(
     "turnscope_stepper",
@@ -52,7 +52,6 @@ def draw(shown: opening.ShownSession, replay: Replay) -> Place:
         sent = st.session_state[KEY].get("at")
         if sent:
             address.follow_stepper(shown, replay, sent)
-            st.session_state[_RANGE] = (replay.run.key, sent.get("range"))
 
     at = address.get_place()
     data = {
@@ -63,31 +62,29 @@ def draw(shown: opening.ShownSession, replay: Replay) -> Place:
         "seq": f"{replay.run.key}:{at.seq}",
         "linked": at.linked,
         "off": stepper.find_estimate_error(shown.trace),
-        "range": _summarize_range(replay),
+        "span": url.get_span("range", len(shown.view)),
+        "stops": url.get_view("stops"),
+        "range": _summarize_range(shown, replay),
         "theme": theme.get_theme(),
     }
     _stepper(key=KEY, data=data, default={"at": None}, on_at_change=report)
     return at
 
 
-def _summarize_range(replay: Replay) -> dict[str, Any] | None:
-    """What is said of the requests that were chosen on the strip; numbers from a browser are taken with care."""
-    key, span = st.session_state.get(_RANGE, ("", None))
-    if key != replay.run.key or not isinstance(span, (list, tuple)) or len(span) != 2:
+def _summarize_range(shown: opening.ShownSession, replay: Replay) -> dict[str, Any] | None:
+    """What is shown of the requests that were chosen on the strip."""
+    span = url.get_span("range", len(shown.view))
+    if span is None:
         return None
-    try:
-        start, stop = int(span[0]), int(span[1])
-    except (TypeError, ValueError):
-        return None
-    found = replay_range.summarize_replay_range(replay.trace, replay.steps, start, stop)
+    found = replay_range.summarize_replay_range(replay.trace, replay.steps, *span)
     if found.start == found.stop:
         return None
     many = found.stop - found.start
     words = [
-        f"requests {found.start:,} – {found.stop - 1:,}" if many > 1 else f"request {found.start:,}",
+        f"request{'s' if many > 1 else ''} {format_requests(found.start, found.stop)}",
         f"{many:,} request{'' if many == 1 else 's'}",
         f"{format_tokens(found.tokens)} tokens sent",
-        f"{format_percent(found.repeated_share)} re-sent",
+        f"{format_percent(found.repeated_share)} repeated input",
         f"peak {format_tokens(found.peak)}",
     ]
     if found.usd is not None:
@@ -97,7 +94,7 @@ def _summarize_range(replay: Replay) -> dict[str, Any] | None:
     words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")
     if found.change_request is not None:
         words.append(
-            f"biggest change: request {found.change_request:,}, "
+            f"biggest change: request {format_request(found.change_request)}, "
             f"{'+' if found.change > 0 else '−'}{format_tokens(abs(found.change))}"
         )
     return {"start": found.start, "stop": found.stop, "words": words, "grew": found.change_request}

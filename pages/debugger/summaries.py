@@ -1,9 +1,10 @@
-"""Condense for real: a model writes the summaries of a replay that are stand-ins. Asked for, never done by itself."""
+"""Condense for real: a model writes the summaries of a replay that are placeholders. On request, never by itself."""
 
 from __future__ import annotations
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live.threads import Destination
 
 from pages.debugger.policy_replay import Replay
 from pages.parts import cache, chat_form, opening, widgets
@@ -11,12 +12,11 @@ from pages.parts.chat_form import get_value
 from pages.parts.formats import escape, format_tokens
 
 CHEAP = {"offline": "offline-200k", "anthropic": "claude-haiku-5-5"}
-PROVIDERS = {"offline": "the built-in offline model", "anthropic": "the Anthropic API", "server": "the server of the live chat"}
-CHARACTERS = 4  # per token, roughly: what is said before anything is counted
+CHARACTERS = 4  # per token, roughly: shown before anything is counted
 
 
 def draw(shown: opening.ShownSession, replay: Replay) -> None:
-    """A popover beside the policy where summaries are stand-ins; nothing elsewhere.
+    """A popover next to the policy where summaries are placeholders; nothing elsewhere.
 
     Args:
         shown: the session that is shown.
@@ -25,17 +25,17 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
     asks = replay.trace.find_offline_asks()
     if not asks:
         return
-    provider = get_value("provider")
+    provider, to = get_value("provider"), chat_form.get_destination()
     with st.popover("Condense for real", icon=":material/compress:", key="policy-condense"):
         many = f"{len(asks):,} {'summary' if len(asks) == 1 else 'summaries'}"
         size = sum(len(ask.content) + len(ask.prompt) for ask in asks) // CHARACTERS
-        are = "is a stand-in" if len(asks) == 1 else "are stand-ins"
+        are = "is an offline summary" if len(asks) == 1 else "are offline summaries"
         st.html(
             f'<div class="policy-about"><p><b>{many} of this replay</b> {are}, '
-            f"made offline by picking sentences. A model can write them: one billed call each, about "
+            f"sentences picked without a model. A model can write them: one billed call each, about "
             f"{escape(format_tokens(size))} tokens to "
             f"read in all. They are kept, and every replay uses them.</p><p>Goes to "
-            f"{escape(PROVIDERS[provider])}; choose another "
+            f"{escape(str(Destination(to.kind, to.url)))}; choose another "
             "one, or type a key, in the settings of the live chat.</p></div>"
         )
         default = CHEAP.get(provider) or get_value("model")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from turnscope.numbering import format_request
 from turnscope.views.rejections import format_problems
 from turnscope.views.stepper import VERDICTS
 
 from pages.debugger import policy_replay
 from pages.debugger.policy_replay import Replay
-from pages.parts import opening, policies
-from pages.parts.formats import escape, format_cost, format_tokens, format_usd
+from pages.parts import opening, policies, replays
+from pages.parts.formats import escape, format_cost, format_factor, format_tokens, format_usd
 
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
-SAID = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
+WORDS = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
 
 
 def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
@@ -24,10 +25,10 @@ def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
     made, count = replay.steps, len(replay.trace.plans)
     peak, top = made.peak
     limit = format_tokens(replay.trace.plans[top].budget.limit)
-    largest = f"largest request {format_tokens(peak)} tokens, number {top:,}, limit {limit}"
+    largest = f"largest request {format_tokens(peak)} tokens, number {format_request(top)}, limit {limit}"
     over = sum(made.verdicts[1:])
     chips = "".join(
-        f'<span class="ts-chip {TONES[name]}">{many:,} {SAID[name]}</span>'
+        f'<span class="ts-chip {TONES[name]}">{many:,} {WORDS[name]}</span>'
         for name, many in zip(VERDICTS, made.verdicts, strict=True)
         if many and name != "send"
     )
@@ -44,30 +45,34 @@ def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
         f"{_many(made.changed, 'request')}</span>"
         f'<span class="ts-chip" title="tokens of all requests: {made.sent_tokens:,}; '
         f'with everything kept: {made.uncut_tokens:,}">'
-        f"sends {share:.0%}</span>"
+        f"{share:.0%} of uncut tokens</span>"
         f'<span class="ts-chip" title="{escape(largest)}">peak {format_tokens(peak)} of {limit}</span>'
     )
     return f'<div class="policy-line">{numbers}{chips}</div>'
 
 
 def _render_cost(shown: opening.ShownSession, replay: Replay) -> str:
-    """What the requests would cost, with the prompt cache that they would have met, beside what they did."""
-    recorded, spent = shown.view.path_total, replay.steps.costs.simulated
-    if replay.policy.name == policies.RECORDED or recorded is None or spent.total is None:
+    """What the requests would cost, with the prompt cache that they would have met, as a factor of what they did."""
+    recorded, spent = replays.price_record(shown).total, replay.steps.costs
+    if replay.policy.name == policies.RECORDED or not recorded or spent.total is None:
         return ""
     hint = (
-        "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
-        "its summaries would have cost. The same figure as on the compare page."
+        "Simulated with the recorded answers: what each request would have found in the prompt cache, and what its summaries "
+        "would have cost; scaled so that the record costs its bill. The same figure as on Compare."
     )
     cost = format_cost(spent.total, spent.unpriced_requests, simulated=True)
-    return f'<span class="ts-chip" title="{hint}">{cost} · as it ran {format_usd(recorded)}</span>'
+    if replay.is_whole:
+        cost += f", {format_factor(float(spent.total / recorded))} of what it cost ({format_usd(recorded)})"
+    return f'<span class="ts-chip" title="{hint}">{cost}</span>'
 
 
 def _render_rejections(replay: Replay) -> str:
     """How many requests the provider would not take, and why."""
+    if not replay.is_whole:  # of a part it would be found anew with each part
+        return ""
     found = policy_replay.find_rejections(replay)
     hint = (
-        f"The first is request {found.first_request:,}: {format_problems(found.requests[found.first_request])}"
+        f"The first is request {format_request(found.first_request)}: {format_problems(found.requests[found.first_request])}"
         if found.count
         else ""
     )

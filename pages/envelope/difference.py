@@ -1,8 +1,9 @@
-"""The difference of any two requests: tokens by part, and the blocks that came, went and changed."""
+"""The difference of any two requests: tokens by part, and the blocks that were added, removed and changed."""
 
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.numbering import format_request, index_request, number_request
 from turnscope.views import detail
 from turnscope.views import overview as views
 
@@ -20,17 +21,17 @@ def draw(shown: opening.ShownSession, n: int) -> None:
         shown: the session that is shown.
         n: number of the request that is shown.
     """
-    last = len(shown.view) - 1
+    last = number_request(len(shown.view) - 1)
     if st.session_state.get("difference.of") != (shown.key, n):
         st.session_state["difference.of"] = (shown.key, n)
-        st.session_state[OLD], st.session_state[NEW] = max(0, n - 1), n
+        st.session_state[OLD], st.session_state[NEW] = number_request(max(0, n - 1)), number_request(n)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="difference-choices"):
-        old = int(st.number_input("From request", 0, last, key=OLD, width=150))
-        new = int(st.number_input("to request", 0, last, key=NEW, width=150))
+        old = index_request(int(st.number_input("From request", 1, last, key=OLD, width=150)))
+        new = index_request(int(st.number_input("to request", 1, last, key=NEW, width=150)))
     found = detail.compare_requests(shown.trace, shown.view, old, new)
     parts = (
-        ("Came", cards.render_deltas(found.added, "+", "ts-up", 12), found.added, 1),
-        ("Went", cards.render_deltas(found.removed, "−", "ts-down", 12), found.removed, -1),
+        ("Added", cards.render_deltas(found.added, "+", "ts-up", 12), found.added, 1),
+        ("Removed", cards.render_deltas(found.removed, "−", "ts-down", 12), found.removed, -1),
     )
     panels = "".join(
         cards.render_panel(name, body or '<div class="ts-empty">Nothing.</div>', _describe_items(items, sign))
@@ -39,7 +40,7 @@ def draw(shown: opening.ShownSession, n: int) -> None:
     if found.changed:
         moved = sum(after.tokens - before.tokens for before, after in found.changed)
         summary = f"{len(found.changed):,} blocks, {_format_change(moved)} tokens"
-        panels += cards.render_panel("Changed where they stand", cards.render_resized(found.changed), summary)
+        panels += cards.render_panel("Changed in place", cards.render_resized(found.changed), summary)
     table = cards.render_panel("Tokens by part", _render_table(found), "both columns as the envelope has them")
     st.html(f'<div class="ts-panels even">{table}<div style="display:grid;gap:12px">{panels}</div></div>')
 
@@ -66,5 +67,6 @@ def _render_table(found: detail.Difference) -> str:
         f"<tr><td>{name}</td><td>{format_signed(a)}</td><td>{format_signed(b)}</td><td>{_format_change(b - a)}</td></tr>"
         for name, a, b in rows
     )
-    head = f"<tr><th>tokens</th><th>request {found.old}</th><th>request {found.new}</th><th>change</th></tr>"
+    names = ("tokens", *(f"request {format_request(n)}" for n in (found.old, found.new)), "change")
+    head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
     return f'<table class="ts-table"><thead>{head}</thead><tbody>{body}</tbody></table>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.numbering import format_request
 from turnscope.views.events import EVENTS
 from turnscope.views.findings import Finding
 
@@ -11,29 +12,30 @@ from pages.parts import opening, url, widgets
 KINDS = {
     "bill": "Bill",
     "cache": "Cache",
-    "repeated": "Read again",
+    "repeated": "Duplicate reads",
     "forgotten": "Forgotten",
-    "middle": "In the middle",
+    "middle": "Lost in the middle",
     "thinking": "Thinking",
     "full": "Window full",
     "retry": "Retries",
-    "stub": "Odd record",
+    "stub": "Suspect usage data",
+    "standing": "Persistent context",
+    "unlogged": "Cut, not in the log",
+    "unattributed": "Unattributed",
 }
 
 
 def draw(shown: opening.ShownSession) -> None:
     """What stands out in the session; each sentence leads to its request."""
     if not shown.findings:
-        st.html(
-            '<div class="ts-empty">Nothing stands out: no broken cache, no file read again and again, no overfull window.</div>'
-        )
+        st.html('<div class="ts-empty">Nothing stands out: no cache miss, no duplicate reads, no overfull window.</div>')
         return
     items = [
         {
             "title": _name_finding(finding),
             "text": finding.text,
             "request": finding.request,
-            "end": f"request {finding.request} →",
+            "end": f"request {format_request(finding.request)} →",
         }
         for finding in shown.findings
     ]

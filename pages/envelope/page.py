@@ -6,18 +6,18 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from turnscope import figures
 
-from pages.envelope import findings, panes
-from pages.parts import cards, exports, header, opening, request, savings, theme, url
+from pages.envelope import expensive, findings, panes
+from pages.parts import cards, demo, exports, header, opening, request, savings, shell, theme, url
 
 CHART = "envelope-chart"
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.draw_header(middle=False)  # said among the findings
+    shown = header.draw_header(middle=False)  # shown among the findings
+    if shown.entry.origin == "sample":
+        demo.draw_link(shell.find_page)
     top = st.empty()  # filled by the fragment, so that a step through the requests does not draw the chart again
-    findings.draw(shown)
-    savings.draw(shown)
     st.html(cards.render_legend(shown.view))
     chart = _build_chart(shown, shown.key, theme.get_theme())
     st.plotly_chart(
@@ -27,10 +27,17 @@ def draw() -> None:
         config={"displayModeBar": False},
         alt="Prompt tokens of every request, stacked by bucket; a click goes to that request",
     )
-    _draw_request(shown, top)
-    exports.draw_chart_buttons("sawtooth", chart, shown.view, "requests")
-    st.html('<div class="ts-small ts-faint">This path as a file</div>')
-    exports.draw_session_buttons(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
+    with st.container(horizontal=True, gap="medium", key="envelope-body"):
+        with st.container(key="envelope-request"):
+            _draw_request(shown, top)
+        with st.container(key="envelope-answers"):
+            expensive.draw(shown)
+            findings.draw(shown)
+            savings.draw(shown)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="envelope-exports"):
+        exports.draw_chart_buttons("sawtooth", chart, shown.view, "requests")
+        with st.popover("This branch as a file", icon=":material/download:", type="tertiary"):
+            exports.draw_session_buttons(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
@@ -46,7 +53,7 @@ def _draw_request(shown: opening.ShownSession, top: DeltaGenerator) -> None:
     url.remember_request(shown, at)
     now = request.summarize(shown, at)
     top.html(
-        cards.render_headline(now, request.find_next_cut(shown, at))
+        cards.render_headline(now, request.find_next_cut(shown, at), request.find_lost_link(shown, at))
         + cards.render_bar(now)
         + cards.render_buckets(now, shown.view.counter)
     )

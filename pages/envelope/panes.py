@@ -1,44 +1,44 @@
-"""Four looks at a request, of which one is made: its blocks, the transcript, a difference, the exact body."""
+"""Five looks at a request, of which one is made: its parts, its blocks, the transcript, a difference, the exact body."""
 
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.numbering import number_request
 from turnscope.views import exact_body, request_summary
 from turnscope.views.exactness import describe_exactness
 
-from pages.envelope import difference, transcript
-from pages.parts import cards, opening, request
+from pages.envelope import contents, difference, transcript
+from pages.parts import cards, opening, request, url
 from pages.parts.formats import escape
 
-PANES = {"blocks": "Largest blocks", "transcript": "Transcript", "difference": "Difference", "exact": "Exact request (JSON)"}
+PANES = {
+    "contents": "Contents",
+    "blocks": "Largest blocks",
+    "transcript": "Transcript",
+    "difference": "Difference",
+    "exact": "Exact request (JSON)",
+}
 SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
 
 
 def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
-    """One of four looks at the request; only the one that is looked at is made.
+    """One of five looks at the request; only the one that is looked at is made.
 
     Args:
         shown: the session that is shown.
         now: numbers of the request.
     """
-    pane = st.segmented_control(
-        "Look at",
-        list(PANES),
-        default="blocks",
-        required=True,
-        format_func=PANES.__getitem__,
-        key=request.PANE,
-        label_visibility="collapsed",
-        persist_state="session",
-    )
+    pane = url.draw_choice("Look at", PANES, "pane", "detail.pane")
     if pane == "transcript":
         transcript.draw(shown, now.n)
     elif pane == "difference":
         difference.draw(shown, now.n)
     elif pane == "exact":
         _draw_body(shown, now)
-    else:
+    elif pane == "blocks":
         request.draw_blocks(shown, now)
+    else:
+        contents.draw(shown, now)
 
 
 def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
@@ -54,7 +54,7 @@ def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary)
         st.download_button(
             "Download it",
             text,
-            f"request-{now.n}.json",
+            f"request-{number_request(now.n)}.json",
             "application/json",
             icon=":material/download:",
             type="tertiary",

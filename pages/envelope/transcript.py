@@ -1,4 +1,4 @@
-"""Beside the envelope: every block of the session in order, in or out of the request that is shown; one of them in full."""
+"""Next to the envelope: every block of the session in order, in or out of the request that is shown; one of them in full."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.numbering import format_requests, format_turn
 from turnscope.views import text_search, transcript
 from turnscope.views.stored_forms import find_stored_form
 from turnscope.views.text_search import Query
@@ -22,14 +23,14 @@ WORDS: dict[transcript.State, str] = {
     "replaced": "replaced",
     "absent": "out",
     "unseen": "sent, not seen",
-    "later": "not yet said",
+    "later": "later",
 }
 _BROWSER = Path(__file__).parent / "browser"
 _lines = st.components.v2.component(
     "turnscope_lines",
     html='<div class="list" role="group" aria-label="Transcript"></div>',
     css=theme.read_files(_BROWSER, "lines.css"),
-    js=theme.read_files(_BROWSER, "lines.js"),
+    js=theme.NUMBERING + theme.read_files(_BROWSER, "lines.js"),
 )
 
 
@@ -113,11 +114,13 @@ def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
         return
     line = transcript.build_lines(shown.trace, n, [at])[0]
     spans = next(shown.trace.iter_shown_spans([at]))
-    ranges = (f"{a:,}–{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in spans[:6])
+    ranges = (format_requests(a, b) for a, b in spans[:6])
     seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""
     leaves = cards.render_departure_link(url.make_link(shown, "compare", text=f"#{at}"))
-    head = f"#{at:,} · {escape(shorten(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
+    head = (
+        f"#{at:,} · {escape(shorten(line.label, 120))} · {line.role} · turn {format_turn(line.turn)} · {line.tokens:,} tokens"
+    )
     sentence = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
     why = f' <span class="ts-warned">{escape(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
@@ -128,7 +131,7 @@ def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
     widgets.draw_text(blocks[at].text, "(no text)", height=260 if stored else 430)
     if stored:
         where = f"in {stored.where}" if stored.where else "in the log"
-        size = "which is not beside the log" if stored.missing else f"{len(stored.text):,} characters"
+        size = "which is not in the log's folder" if stored.missing else f"{len(stored.text):,} characters"
         st.html(f'<div class="ts-small ts-faint">Above as sent; below as stored {escape(where)}, {size}</div>')
         if not stored.missing:
             widgets.draw_text(stored.text, height=260)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import streamlit as st
 from turnscope import figures
 from turnscope.views import slots
 
+from pages.parts import url
 from pages.parts.opening import ShownSession
-
-C = TypeVar("C", bound=str)
 
 
 class Choices(NamedTuple):
-    """What the heatmap shows: columns, measure and scale; whether each row has a scale of its own, and each slot a row."""
+    """What the heatmap shows: columns, measure and scale; whether each row has a scale of its own, and each slot a row.
+
+    `span`: the requests [start, stop) that are zoomed into; None = all.
+    """
 
     by: figures.Unit
     measure: figures.Measure
     scale: figures.Scale
     each: bool = False
     parted: bool = False
+    span: tuple[int, int] | None = None
 
 
 def choose(priced: bool, slots: bool) -> Choices:
@@ -33,32 +36,16 @@ def choose(priced: bool, slots: bool) -> Choices:
     measures: dict[figures.Measure, str] = {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}
     if not priced:
         measures = {"tokens": "Tokens", "share": "Share of window"}
+    scales: dict[figures.Scale, str] = {"log": "Logarithmic", "rank": "Percentile", "linear": "Linear"}
+    units: dict[figures.Unit, str] = {"requests": "Requests", "turns": "Turns"}
     with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
-        by: figures.Unit = _draw_choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
-        measure = _draw_choice("Measure", measures, "heatmap.measure" if priced else "heatmap.measure.unpriced")
-        scale: figures.Scale = _draw_choice(
-            "Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale"
-        )
-        each = _draw_choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
-        parted = (
-            slots and _draw_choice("Inserts", {"in": "In their buckets", "apart": "Inserts apart"}, "heatmap.slots") == "apart"
-        )
+        by = url.draw_choice("Columns", units, "by", "heatmap.by")
+        measure = url.draw_choice("Measure", measures, "measure", "heatmap.measure" if priced else "heatmap.measure.unpriced")
+        scale = url.draw_choice("Scale", scales, "scale", "heatmap.scale")
+        each = url.draw_choice("Rows", {"each": "Per-row scale", "shared": "One scale"}, "rows", "heatmap.rows") == "each"
+        inserts = {"in": "In their buckets", "apart": "Inserts apart"}
+        parted = slots and url.draw_choice("Inserts", inserts, "inserts", "heatmap.slots") == "apart"
     return Choices(by, measure, scale, each, parted)
-
-
-def _draw_choice(label: str, options: dict[C, str], key: str) -> C:
-    first = next(iter(options))
-    chosen = st.segmented_control(
-        label,
-        list(options),
-        default=first,
-        required=True,
-        format_func=options.__getitem__,
-        key=key,
-        label_visibility="collapsed",
-        persist_state="session",
-    )
-    return chosen or first
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
@@ -73,7 +60,8 @@ def build_figure(_shown: ShownSession, key: str, chosen: Choices, theme: figures
     """
     parts = find_slots(_shown, key) if chosen.parted else None
     by, measure, scale = chosen.by, chosen.measure, chosen.scale
-    return figures.draw_heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=chosen.each, parts=parts)
+    rows = figures.RowStyle(chosen.each, parts)
+    return figures.draw_heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, rows=rows, span=chosen.span)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)

@@ -12,7 +12,7 @@ from pages.parts.formats import escape, format_percent, format_tokens, format_us
 
 BRIGHT: dict[Measure, str] = {"cost": "more dollars", "tokens": "more tokens", "share": "more of the window"}
 SCALES: dict[figures.Scale, str] = {
-    "rank": "by rank, so that half of the cells are brighter than the middle of the scale",
+    "rank": "by percentile, so that half of the cells are stronger than the middle of the scale",
     "log": "on a logarithmic scale",
     "linear": "on a linear scale",
 }
@@ -26,7 +26,7 @@ def render(shown: opening.ShownSession, chosen: Choices) -> str:
         chosen: what the heatmap shows.
     """
     rows = _compute_shades(shown, chosen)
-    hint = f"{' '.join(_describe_cells(chosen))} Click a cell to go there, drag to sum up a range."
+    hint = f"{' '.join(_describe_cells(chosen))} Click a cell to go there, drag to select a range."
     measure = chosen.measure
     if chosen.each:
         strips = "".join(_render_row(row, measure) for row in rows)
@@ -53,21 +53,21 @@ def describe(shown: opening.ShownSession, chosen: Choices) -> list[str]:
     ]
     return [
         *(cells := _describe_cells(chosen)),
-        *(f"{label}: darkest {low}, middle of the scale {middle}, brightest {high}." for label, (low, middle, high) in spans),
+        *(f"{label}: faintest {low}, middle of the scale {middle}, strongest {high}." for label, (low, middle, high) in spans),
     ][: None if chosen.each else len(cells) + 1]
 
 
 def _compute_shades(shown: opening.ShownSession, chosen: Choices) -> tuple[figures.Shades, ...]:
     parts = chart.find_slots(shown, shown.key) if chosen.parted else None
-    return figures.compute_shades(shown.view, chosen.by, chosen.measure, chosen.scale, chosen.each, parts)
+    return figures.compute_shades(shown.view, chosen.by, chosen.measure, chosen.scale, chosen.each, parts, chosen.span)
 
 
 def _describe_cells(chosen: Choices) -> tuple[str, ...]:
     one = "request" if chosen.by == "requests" else "turn"
     return (
-        f"Each column is a {one}, each row a part of it; brighter = {BRIGHT[chosen.measure]}, {SCALES[chosen.scale]}.",
-        "A bright column from top to bottom: the cache was lost.",
-        *(["› stands for what was put in: a part of the bucket above it, at that bucket's price."] if chosen.parted else ()),
+        f"Each column is a {one}, each row a part of it; stronger = {BRIGHT[chosen.measure]}, {SCALES[chosen.scale]}.",
+        "A strong column from top to bottom: a cache miss.",
+        *(["› is what was inserted: a part of the bucket above it, at that bucket's price."] if chosen.parted else ()),
     )
 
 

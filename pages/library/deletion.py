@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import streamlit as st
 from turnscope import TurnscopeError, library
 
-from pages.library import indexing, sessions
+from pages.library import indexing
+from pages.library.rows import Row
 from pages.parts import cache, url, widgets
 from pages.parts.formats import escape
 
 
-def draw(rows: Sequence[sessions.Row]) -> None:
+def draw(rows: Sequence[Row]) -> None:
     """Delete what is remembered: of all sessions, or of those that the filters leave."""
     store = cache.open_store()
     read = [row for row in rows if row.read and not library.get_chat_thread(row.path)]
@@ -31,11 +32,16 @@ def draw(rows: Sequence[sessions.Row]) -> None:
 
 
 def _forget_sessions(sources: Sequence[str] | None) -> None:
-    """Of these sources, or of all (None)."""
+    """Of these sources, or of all (None). Nothing is indexed by itself afterwards, or it would all be known again."""
     indexing.stop_job()
     store = cache.open_store()
     try:
-        store.delete() if sources is None else store.forget(sources)
+        indexing.set_automatic(value=False)
+        if sources is None:
+            store.delete()
+        else:
+            opened = {library.get_dropped_source(row.key): row.path for row in store.list_recent(url.NEWEST)}
+            store.forget([*sources, *(opened[source] for source in sources if source in opened)])
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         return

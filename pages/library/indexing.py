@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
 import streamlit as st
-from turnscope import library
-from turnscope.library import IndexJob
+from turnscope import TurnscopeError, library, settings
+from turnscope.library import IndexJob, user_file
 
-from pages.parts import cache, cards
+from pages.parts import cache, cards, registry
 from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
 PATIENCE = 0.3  # seconds that a page waits for chats which changed
 MOST = 100  # problems listed
 FRESH = "indexing.chats_fresh"
+FILE = "library.json"  # what the user chose
+AUTOMATIC = True  # tests index when they say so
+RESTS = 60.0  # seconds since its last change after which a file that grows is indexed again
 
 
 class _Jobs:
-    """The one job of this app; several tabs watch it."""
+    """The jobs of this app, of which one runs at a time; several tabs watch them."""
 
-    job: IndexJob | None = None
-    chats: Thread | None = None
+    def __init__(self) -> None:
+        self.job: IndexJob | None = None  # that somebody requested
+        self.own: IndexJob | None = None  # that began by itself
+        self.chats: Thread | None = None
+        self.looked: dict[Path, float] = {}  # sources that were indexed by themselves, and when they had been changed
 
 
 @st.cache_resource(show_spinner=False)
@@ -32,27 +40,56 @@ def _get_jobs() -> _Jobs:
 
 
 def stop_job() -> None:
-    """Stop it, and forget what it came to."""
-    if job := _get_jobs().job:
-        job.cancel()
-        job.wait(10)
-    _get_jobs().job = None
+    """Stop them, and forget what they came to."""
+    room = _get_jobs()
+    for job in (room.job, room.own):
+        if job:
+            job.cancel()
+            job.wait(10)
+    room.job = room.own = None
+    room.looked.clear()
 
 
 def start_job(sources: Iterable[Path]) -> None:
-    """Index these, unless that is under way."""
+    """Index these on request, unless that is under way. What began by itself stops, and goes on afterwards."""
     room = _get_jobs()
-    if room.job is None or room.job.state != "running":
+    if not _is_running(room.job):
+        stop_job()
         room.job = IndexJob(cache.open_store().index_path, sources)
 
 
-def index_chats() -> None:
-    """Bring our own chats in the index up to date. What takes long goes on, and the page is drawn again at its end, once."""
+def _is_running(job: IndexJob | None) -> bool:
+    return job is not None and job.state == "running"
+
+
+def set_automatic(*, value: bool) -> None:
+    """Whether sessions are indexed by themselves; it lasts. TurnscopeError: it cannot be written."""
+    user_file.write_file(settings.find_library_file(FILE), {"automatic": value})
+
+
+def is_automatic() -> bool:
+    """Whether sessions are indexed by themselves: until somebody stops it, or has them forgotten."""
+    with suppress(TurnscopeError):
+        return AUTOMATIC and user_file.read_file(settings.find_library_file(FILE), dict[str, bool], "").get("automatic", True)
+    return False
+
+
+def index_opened() -> None:
+    """Bring the index up to date: chats and opened sessions at once, and meanwhile the files that tools keep here.
+
+    What takes long goes on, and the page is drawn again at its end, once.
+    """
     room = _get_jobs()
+    if is_automatic() and not _is_running(room.job) and not _is_running(room.own):
+        entries = [each for each in cache.list_entries().values() if each.origin in ("found", "given", "indexed")]
+        entries += [each for each in _list_opened_samples() if each.path.exists()]
+        if fresh := [each for each in entries if room.looked.get(each.path) != each.modified and not _is_being_written(each)]:
+            room.looked |= {each.path: each.modified for each in fresh}
+            room.own = IndexJob(cache.open_store().index_path, [each.path for each in fresh], processes=1)
     if st.session_state.pop(FRESH, False):  # drawn because that ended: to begin again would never end
         return
     if room.chats is None or not room.chats.is_alive():
-        room.chats = Thread(target=cache.index_chats, name="indexing chats", daemon=True)
+        room.chats = Thread(target=cache.index_stored, name="indexing chats", daemon=True)
         room.chats.start()
     going = room.chats
     going.join(PATIENCE)
@@ -66,24 +103,56 @@ def index_chats() -> None:
         st.fragment(wait, run_every=POLL)()
 
 
+def _list_opened_samples() -> list[registry.Entry]:
+    """Samples that somebody looked at."""
+    with suppress(TurnscopeError):
+        opened = {row.path for row in cache.open_store().list_recent()}
+        return [each for each in cache.list_entries().values() if each.origin == "sample" and str(each.path) in opened]
+    return []
+
+
+def _is_being_written(entry: registry.Entry) -> bool:
+    """Whether it will have changed in a moment: it is indexed when it rests, or when it was not indexed at all."""
+    return entry.path in _get_jobs().looked and time.time() - entry.modified < RESTS
+
+
 def draw() -> None:
-    """The button for what tools keep here, and what indexing came to."""
+    """What is indexed by itself, the button that does so where it was stopped, and what indexing came to."""
     found = [entry.path for entry in cache.list_entries().values() if entry.origin in ("found", "given")]
-    job = _get_jobs().job
-    running = job is not None and job.state == "running"
+    room = _get_jobs()
     many = f"Index the {len(found):,} sessions found here" if len(found) != 1 else "Index the session found here"
-    if found:
+    if found and not is_automatic():
         st.button(
             many,
             key="library.index",
             icon=":material/manage_search:",
-            disabled=running,
-            on_click=start_job,
+            disabled=_is_running(room.job),
+            on_click=_start_again,
             args=(found,),
-            help="Read them once, in the background, to search them, to see what they cost and to filter by model and cost",
+            help="Read them in the background, to search them, to see what they cost and to filter by model and cost. "
+            "New ones are then indexed by themselves.",
         )
-    if job is not None:
-        _draw_progress(job)
+    if room.own and (_is_running(room.own) or (room.own.problems and room.job is None)):
+        _draw_progress(room.own)
+    elif room.job:
+        _draw_progress(room.job)
+
+
+def _start_again(found: list[Path]) -> None:
+    with suppress(TurnscopeError):
+        set_automatic(value=True)
+    start_job(found)
+
+
+def _stop() -> None:
+    """On request: what began by itself does not begin again."""
+    room = _get_jobs()
+    if _is_running(room.own):
+        with suppress(TurnscopeError):
+            set_automatic(value=False)
+    for job in (room.job, room.own):
+        if job:
+            job.cancel()
 
 
 def draw_folder_button(path: Path) -> None:
@@ -108,7 +177,7 @@ def _draw_progress(job: IndexJob) -> None:
         with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(_render_line(job), width="stretch")
             if job.state == "running":
-                st.button("Cancel", icon=":material/stop_circle:", key="library.index.cancel", on_click=job.cancel)
+                st.button("Cancel", icon=":material/stop_circle:", key="library.index.cancel", on_click=_stop)
         if job.problems:
             st.html(_render_problems(job))
 

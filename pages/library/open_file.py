@@ -41,7 +41,7 @@ def draw_conversations(shown: opening.ShownSession) -> None:
 
 
 def _filter_rows(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:
-    """A heading with a filter beside it; the rows that hold every word of the filter."""
+    """A heading with a filter next to it; the rows that hold every word of the filter."""
     with st.container(horizontal=True, vertical_alignment="bottom", key=f"{key}.head"):
         st.html(f'<h2 class="ts-section">{title}</h2>', width="stretch")
         wanted = st.text_input("Filter", key=key, placeholder="Filter", label_visibility="collapsed", width=220)

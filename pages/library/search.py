@@ -8,57 +8,45 @@ from pathlib import Path
 import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.library import index_queries
+from turnscope.numbering import format_request
 
-from pages.parts import cache, opening, request, shell, url, widgets
-from pages.parts.formats import escape, shorten
+from pages.parts import cache, marked, opening, request, shell, url, widgets
+from pages.parts.formats import shorten
 
 
-def draw() -> None:
-    """The box, and a page of hits."""
+def draw(text: str) -> None:
+    """A page of hits.
+
+    Args:
+        text: what is searched for.
+    """
     index = cache.open_store().index_path
-    st.html('<h2 class="ts-section">Search all sessions</h2>')
-    text = st.text_input(
-        "Search all sessions",
-        key="library.search",
-        label_visibility="collapsed",
-        placeholder='Words, parts of identifiers, or "words together"',
-    ).strip()
-    if not text:
-        return
     key = f"library.hits.{text}"
     try:
-        count, hits = index_queries.search(index, text, int(st.session_state.get(key, 0)))
+        count, hits, is_all = index_queries.search(index, text, int(st.session_state.get(key, 0)))
     except TurnscopeError as error:
         widgets.draw_notice(error.what.capitalize() + ".", error.hint)
         return
     if not count:
         many = len(index_queries.list_sessions(index))
         hint = f"{many:,} sessions are indexed." if many else "Nothing is indexed yet: the button above does that."
-        st.html(f'<div class="ts-empty">Nothing was found. {hint}</div>')
+        st.html(f'<div class="ts-empty">No text holds this. {hint}</div>')
         return
+    st.html('<h2 class="ts-section">Found in messages</h2>')
     with st.container(gap=None, key="library-hits"):
         for n, hit in enumerate(hits):
             _draw_hit(n, hit)
-    what = "blocks" if count < index_queries.MAX_HITS else "blocks at least"
+    what = "blocks" if is_all else "blocks at least"
     widgets.draw_pager(key, count, index_queries.PAGE_HITS, widgets.find_page_start(key, count, index_queries.PAGE_HITS), what)
 
 
 def _draw_hit(n: int, hit: index_queries.Hit) -> None:
     part = "" if not hit.part else " · branch or subagent"
-    where = f"{shorten(hit.title or Path(hit.path).name, 60)} · request {hit.request:,} · block {hit.at:,}{part}"
+    where = f"{shorten(hit.title or Path(hit.path).name, 60)} · request {format_request(hit.request)} · block {hit.at:,}{part}"
     with st.container(gap=None, key=f"library.hit.{n}.line"):
         if st.button(where, key=f"library.hit.{n}", type="tertiary", icon=":material/arrow_forward:"):
             _open_hit(hit)
-        st.html(f'<div class="ts-hit">{render_hit(hit)}</div>')
-
-
-def render_hit(hit: index_queries.Hit) -> str:
-    """The excerpt as HTML, what was found in it marked."""
-    parts, at = [], 0
-    for begin, stop in hit.marks:
-        parts += [escape(hit.excerpt[at:begin]), f"<mark>{escape(hit.excerpt[begin:stop])}</mark>"]
-        at = stop
-    return "".join((*parts, escape(hit.excerpt[at:])))
+        st.html(f'<div class="ts-hit">{marked.render_hit(hit)}</div>')
 
 
 def _open_hit(hit: index_queries.Hit) -> None:
@@ -74,8 +62,8 @@ def _open_hit(hit: index_queries.Hit) -> None:
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         return
-    request.choose_block(shown, hit.at, f"hit {time.time_ns()}")
-    st.session_state[request.PANE] = "transcript"
     url.choose_session(entry.id, hit.part)
+    request.choose_block(shown, hit.at, f"hit {time.time_ns()}")
     where = {"session": entry.id, "request": str(hit.request)} | ({"part": str(hit.part)} if hit.part else {})
+    where |= {"pane": "transcript", "block": str(hit.at)}
     st.switch_page(shell.find_page("envelope"), query_params=where)

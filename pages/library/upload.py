@@ -30,46 +30,48 @@ FILE_COLUMNS: dict[str, ColumnConfig] = {
 
 
 def draw() -> None:
-    """Open a file that is dropped or chosen, or one of the samples."""
-    left, right = st.columns([3, 2], gap="large")
+    """Open a file that is dropped or chosen, one that a path names, or one of the samples."""
+    st.html('<h2 class="ts-section">Open a session</h2>')
+    left, middle, right = st.columns(3, gap="medium")
     with left:
-        st.html('<h2 class="ts-section">Open a session</h2>')
-        dropped = st.file_uploader(
-            "Drop a session file of any tool: a log, an export, a trace, a zip, a database", key="library.file"
-        )
+        dropped = st.file_uploader("Drop a file of any tool: log, export, trace, zip, database", key="library.file")
         if dropped is not None and st.session_state.get("library.last") != dropped.file_id:
             st.session_state["library.last"] = dropped.file_id
             _open_bytes(dropped.name, dropped.getvalue())
-        _draw_path_field()
+    with middle:
+        folder = _draw_path_field()
     with right:
-        st.html('<h2 class="ts-section">Samples</h2>')
-        with st.container(gap=None):
+        st.html('<div class="ts-small">Or look at a sample</div>')
+        with st.container(gap=None, key="library-stories"):
             for entry in cache.list_entries().values():
                 if entry.origin == "sample":
                     label = STORIES.get(entry.id, entry.id.replace("-", " ").capitalize())
                     key = f"library.sample.{entry.id}"
                     if st.button(label, key=key, type="tertiary", icon=":material/play_circle:"):
                         show_session(entry.id)
+    if folder:
+        _draw_folder(folder)
 
 
-def _draw_path_field() -> None:
-    """Open what a path names: a file at once, a folder as a list of what can be opened in it."""
+def _draw_path_field() -> Path | None:
+    """Open the file that a path names. Gives a folder, for a list of what can be opened in it."""
     typed = st.text_input("Or type the path of a file or a folder", key="library.path", placeholder="~/logs/session.jsonl")
     text = (typed or "").strip().strip("\"'")
     if not text:
-        return
+        return None
     path = Path(text).expanduser()
     try:
         path = path.resolve()
         if path.is_dir() and not registry.is_session(path):
-            _draw_folder(path)
-        elif st.session_state.get("library.path.last") != text:
+            return path
+        if st.session_state.get("library.path.last") != text:
             st.session_state["library.path.last"] = text
             _open_path(path)
         else:
             st.button("Open it again", key="library.path.again", type="tertiary", on_click=_forget_path)
     except (OSError, RuntimeError, ValueError) as error:
         widgets.draw_notice(f"{shorten(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
+    return None
 
 
 def _forget_path() -> None:
@@ -113,7 +115,9 @@ def _draw_folder(path: Path) -> None:
         height="auto",
     )["selection"]["rows"]
     indexing.draw_folder_button(path)
-    label = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
+    label = f"{len(entries):,} session{'' if len(entries) == 1 else 's'} found" + (
+        "" if whole else "; the folder is large, and not all of it was looked through"
+    )
     st.html(f'<div class="ts-empty">{label}.</div>')
     if picked and 0 <= picked[0] < len(entries):
         _open_path(entries[picked[0]].path)

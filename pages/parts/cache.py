@@ -80,6 +80,8 @@ def find_entry_at(path: str) -> Entry | None:
     """The entry of a file, or of a chat in the index; None where it is not known any more."""
     if thread := library.get_chat_thread(path):
         return list_entries().get(f"thread-{thread}")
+    if key := library.get_dropped_key(path):
+        return next((entry for entry in list_entries().values() if entry.key == key), None)
     return next(
         (entry for entry in list_entries().values() if str(entry.path) == path and entry.origin not in ("recent", "chat")), None
     )
@@ -94,7 +96,7 @@ def list_conversations(entry: Entry) -> registry.Conversations:
 
 
 def read_version(entry: Entry) -> str:
-    """Changes when the file does, also where its newest writes are in a log beside it."""
+    """Changes when the file does, also where its newest writes are in a log next to it."""
     try:
         modified, size = registry.read_state(entry.path)
     except OSError:
@@ -118,10 +120,11 @@ def list_index_rows(path: str, version: tuple[int, ...]) -> tuple[library.IndexR
     return known_lines.list_sessions(open_store().index_path)
 
 
-def index_chats() -> None:
-    """Bring chats in the index up to date, and take those out that are deleted. Only what changed is read."""
+def index_stored() -> None:
+    """Index chats, and opened sessions without a file; what is deleted leaves. Only what changed is read."""
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
         library.index_chats(open_store().index_path, open_chat_store())
+        library.index_dropped(open_store())
 
 
 @st.cache_resource(

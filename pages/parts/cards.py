@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from turnscope import figures
+from turnscope.numbering import format_request
 from turnscope.views import events, ranges, request_summary
 from turnscope.views import overview as views
 from turnscope.views.detail import Detail, Item
@@ -20,10 +21,11 @@ HINTS = {
     "messages": "What you and the model wrote, calls of tools included.",
     "tool_results": "What tools gave back: files, output of commands, pages.",
     "thinking": "The model's own reasoning, where it is sent again.",
+    "unattributed": "Recorded tokens that the other parts do not explain.",
 }
 COUNTED = "How the text of this session was counted before it was scaled to what the provider recorded."
-INJECTED = "What the tool itself put in beside the prompt, as text of messages: a part of Messages."
-INSERTED = "What the policy put in beside what was said: hatched in the bar, a row each in the heatmap."
+INJECTED = "What the agent itself added to the prompt, as text of messages: a part of Messages."
+INSERTED = "What the policy inserted besides the conversation: hatched in the bar, a row each in the heatmap."
 WORDS = {
     "measured": "Recorded in the log by the provider.",
     "estimated": "Counted here, then scaled to what was recorded.",
@@ -38,33 +40,23 @@ WINDOW_SOURCES = {
     "compacted": "by its compactions",
     "prompt": "by its prompts",
 }
-SIGNS = {
-    "compact": "▼",
-    "cut": "■",
-    "clear": "▽",
-    "unlogged": "◁",
-    "back": "▲",
-    "break": "◆",
-    "overflow": "✖",
-    "retry": "×",
-    "subagent": "●",
-}
 HATCHED = {
     "prefix": "135deg,* 0 3px",
     "earlier": "45deg,* 0 3px",
     "reinjected": "0deg,* 0 3px",
     "unattributed": "90deg,* 0 3px",
 }
-CENT = Decimal("0.01")  # less that was counted is told on hovering alone
+CENT = Decimal("0.01")  # a smaller part is shown on hovering alone
+MAX_EVENT = 44  # characters of what happened at a request
 TEXT = 800  # characters of a block shown in a list
 
 
 def render_title(view: views.Overview, exactness: Exactness | None = None) -> str:
-    """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out.
+    """Title line with chips: source, model and window, requests, cost, peak, repeated input and what was taken out.
 
     Args:
         view: the session.
-        exactness: how exactly its requests are known; None = nothing is said of it.
+        exactness: how exactly its requests are known; None = not shown.
     """
     models = list(dict.fromkeys(model for model in view.models if model))
     window = int(view.windows.max(initial=0))
@@ -86,7 +78,9 @@ def render_title(view: views.Overview, exactness: Exactness | None = None) -> st
         resent = ranges.summarize_range(view, 0, len(view)).repeated_share
         chips.append(
             _render_chip(
-                f"{format_percent(resent)} re-sent", "", "Share of all input that the request before had carried already"
+                f"{format_percent(resent)} repeated input",
+                "",
+                "Share of all input that the previous request had carried already",
             )
         )
     shrunk = events.count_cuts(cut.kind for cut in request_summary.find_cuts(view))
@@ -95,7 +89,8 @@ def render_title(view: views.Overview, exactness: Exactness | None = None) -> st
         chips.insert(3, _render_chip(exactness.label, "good" if exactness.as_sent else "", render_exactness(exactness)))
     full = view.title or view.session_id
     return (
-        f'<div class="ts-title"><h1 title="{escape(shorten(full, 400))}">{escape(shorten(full, 80))}</h1>{"".join(chips)}</div>'
+        f'<div class="ts-title"><h1 title="{escape(shorten(full, 400))}">{escape(shorten(full, 80))}</h1>'
+        f'<div class="ts-facts">{"".join(chips)}</div></div>'
     )
 
 
@@ -110,19 +105,18 @@ def render_exactness(exactness: Exactness) -> str:
 
 
 def render_middle(text: str, link: str) -> str:
-    """That the task, or the last instruction, stands amid a long prompt; a link leads to where it does.
+    """That the task, or the last instruction, is in the middle of a long prompt; a link leads to where it does.
 
     Args:
         text: the sentence that says it.
         link: address of the page that shows it.
     """
-    return (
-        f'<div class="ts-amid"><b>In the middle</b> {escape(text)} <a href="{escape(link)}" target="_self">Look at it</a></div>'
-    )
+    look = f'<a href="{escape(link)}" target="_self">Show it</a>'
+    return f'<div class="ts-mid"><b>Lost in the middle</b> {escape(text)} {look}</div>'
 
 
 def _render_costs(view: views.Overview) -> list[str]:
-    """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
+    """What the whole session cost, what of it was counted, the path's own share, and what the log says."""
     whole, path, run = view.bill.whole, view.bill.path, view.bill.run_usd
     reported = [] if run is None else [_render_run_cost(view.bill, run)]
     if whole.usd is None:
@@ -134,16 +128,20 @@ def _render_costs(view: views.Overview) -> list[str]:
     if whole.counted:
         counted = f"of it {format_usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
         counted += f" · {format_usd(whole.recorded_usd)} as recorded"
-        cost += f", {counted}" if whole.counted_usd >= CENT else ""
+        cost += f", {format_usd(whole.counted_usd)} of it estimated" if whole.counted_usd >= CENT else ""
         hint += f"; where the recorded output cannot be true, the answer's own text was counted: {counted}"
     if whole.unpriced:
         cost += f" · {whole.unpriced} without a price"
-    chips = [_render_chip(cost, "", hint)]
     if len(view.bill.parts) > 1:
         of = "; ".join(
             f"{name}: {format_usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts
         )
-        chips.append(_render_chip(f"this path {format_usd(path.usd)}", "", f"The whole bill by its parts. {of}"))
+        hint += f". Its parts: {of}"
+    if view.bill.subagents.requests and not view.bill.branches.requests:
+        cost += f" · {format_usd(path.usd)} without subagents"
+    chips = [_render_chip(cost, "", hint)]
+    if view.bill.branches.requests:
+        chips.append(_render_chip(f"this branch {format_usd(path.usd)}", "", hint))
     if whole.logged_usd is not None:
         hint = f"What the tool noted for {_many(whole.logged, 'request')}"
         chips.append(_render_chip(f"log says {format_usd(whole.logged_usd)}", "", hint))
@@ -183,20 +181,26 @@ def _render_chip(text: str, tone: str = "", hint: str = "") -> str:
     return f'<span class="ts-chip {tone}" title="{escape(hint or text)}">{escape(text)}</span>'
 
 
-def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None) -> str:
+def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None, lost: str = "") -> str:
     """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next.
 
     Args:
         now: numbers of the request.
         ahead: the next cut; None = there is none.
+        lost: address of the page that shows what was lost at this request's cut, else at the next; "" = no cut.
     """
-    chips = "".join(
-        _render_chip(f"{SIGNS[kind]} {shorten(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events
-    )
+    chips = "".join(_render_chip(f"{events.SIGNS[kind][0]} {_shorten_event(what)}", "warn", what) for kind, what in now.events)
     if ahead:
-        what = f"What was {events.EVENTS[ahead.kind].word} at request {ahead.request} →"
+        what = f"What was {events.EVENTS[ahead.kind].word} at request {format_request(ahead.request)} →"
         chips += f'<button type="button" class="ts-go" data-request="{ahead.request}">{what}</button>'
+    chips += render_link(lost, "What was lost") if lost else ""
     return f'<h2 class="ts-headline" data-request="{now.n}"><span>{escape(now.sentence)}</span>{chips}</h2>'
+
+
+def _shorten_event(what: str) -> str:
+    """What happened, without what follows a colon; a long remark in brackets is left to the hint."""
+    short = what.partition(": ")[0]
+    return shorten(short if len(short) <= MAX_EVENT else short.partition(" (")[0], 60)
 
 
 def fill_style(name: str) -> str:
@@ -235,12 +239,32 @@ def render_bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
     kind = "ts-bar slim" if slim else "ts-bar"
     return (
         f'<div class="ts-barbox">{before}<div class="ts-scale">{scale}</div>'
-        f'<div class="{kind}" role="img" aria-label="{label}">{parts}{free}{reserve}{ticks}</div></div>'
+        f'<div class="{kind}" role="img" aria-label="{label}">{parts}{free}{reserve}{ticks}</div>'
+        f"{'' if slim else _render_cache_strip(now, whole)}</div>"
     )
 
 
+def _render_cache_strip(now: request_summary.RequestSummary, whole: int) -> str:
+    """How the prompt was billed, in the order that it was sent, to the bar's scale; "" where no usage is recorded."""
+    if not now.recorded or not (now.read or now.written):
+        return ""
+    billed = [("read", "read from the cache", now.read), ("written", "written to the cache", now.written)]
+    billed.append(("fresh", "not cached", now.uncached))
+    parts = "".join(
+        f'<i class="{name}" title="{tokens:,} tokens {words}" style="width:{100 * tokens / whole:.3f}%"></i>'
+        for name, words, tokens in billed
+        if tokens
+    )
+    key = "".join(
+        f'<span><i class="{name}"></i>{words} {tokens:,}</span>' for name, words, tokens in billed if tokens or name == "read"
+    )
+    label = ", ".join(f"{tokens:,} tokens {words}" for _, words, tokens in billed)
+    strip = f'<div class="ts-cached" role="img" aria-label="{label}">{parts}</div>'
+    return f'{strip}<div class="ts-cached-key"><span>In the order sent:</span>{key}</div>'
+
+
 def _describe_injected(now: request_summary.RequestSummary) -> str:
-    """What the tool put in beside the prompt, all of which stands in messages."""
+    """What the tool injected, all of which is in messages."""
     return " · ".join(f"{word} {format_tokens(tokens)}" for word, tokens in now.injected if tokens)
 
 
@@ -253,7 +277,7 @@ def render_inserts(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: 
         whole: tokens of the segment.
     """
     parts = "".join(
-        f'<i title="{escape(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
+        f'<i title="{escape(slot)}: {tokens:,} tokens, inserted" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
         for slot, of, tokens in inserts
         if of == bucket
     )
@@ -270,7 +294,7 @@ def _render_segment(
     shown = text if room > 8.2 * len(text) + 18 else format_tokens(segment.tokens) if room > 58 else ""
     thin = " hatched" if shown and segment.name in HATCHED else "" if shown else " thin"
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
-    hint += f"; put in by the tool: {put_in}" if put_in and segment.name == "messages" else ""
+    hint += f"; injected by the agent: {put_in}" if put_in and segment.name == "messages" else ""
     style = f"width:{width:.3f}%;{fill_style(segment.name)}"
     slots = render_inserts(inserts, segment.name, segment.tokens)
     return f'<div class="ts-seg{thin}" title="{escape(hint)}" style="{style}"><span>{escape(shown)}</span>{slots}</div>'
@@ -284,13 +308,13 @@ def _render_previous(now: request_summary.RequestSummary, whole: int) -> str:
         for s in now.previous_segments
         if s.tokens
     )
-    went = f"; {total - now.prompt:,} went" if total > now.prompt else ""
-    words = f"The request before carried {total:,} tokens{went}."
+    more = f", {total - now.prompt:,} more than this one" if total > now.prompt else ""
+    words = f"The previous request carried {total:,} tokens{more}."
     return f'<div class="ts-before"><small>{words}</small><div class="ts-ghost">{parts}</div></div>'
 
 
 def render_buckets(now: request_summary.RequestSummary, counter: str) -> str:
-    """A card per bucket and a chip for what belongs to none.
+    """A card for each part of the prompt that has tokens, and a chip for what is no part of it.
 
     Args:
         now: numbers of the request.
@@ -299,20 +323,32 @@ def render_buckets(now: request_summary.RequestSummary, counter: str) -> str:
     named = {segment.name: segment for segment in now.segments}
     hidden = any(named[name].tokens for name in HATCHED if name != "unattributed")
     order = ("system", "tools", "messages", "tool_results", "thinking")
-    cards = "".join(_render_bucket(named[name], hidden and name in ("system", "tools")) for name in order)
-    chips = "".join(_render_rest(named[name]) for name in HATCHED if named[name].tokens)
-    chips += "".join(_render_chip(shorten(note, 60), "warn", note) for note in now.notes)
+    there = [name for name in (*HATCHED, *order) if named[name].tokens]
+    cards = "".join(_render_bucket(named[name]) for name in there)
+    absent = _render_absent([name for name in order if name not in there], hidden)
+    chips = "".join(_render_chip(shorten(note, 120), "warn", note) for note in now.notes)
     chips += _render_output(now)
     if put_in := _describe_injected(now):
-        chips += f'<span class="ts-chip seg" title="{INJECTED}">put in by the tool<em>{escape(put_in)}</em></span>'
+        chips += f'<span class="ts-chip seg" title="{INJECTED}">injected by the agent<em>{escape(put_in)}</em></span>'
     chips += render_slots(now.inserts)
     unpriced = "no known price for this model" if now.recorded else "nothing to price"
     money = f"this request {format_usd(now.total)}" if now.total is not None else unpriced
     money += f" · log says {format_usd(now.logged_usd)}" if now.logged_usd is not None else ""
     read = f"{format_percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
-    chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{escape(counter)}</em></span>'
-    return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
+    chips += f'<span class="ts-chip seg" title="{COUNTED}">Tokenizer<em>{escape(counter)}</em></span>'
+    return f'<div class="ts-cards" style="--many:{len(there)}">{cards}</div>{absent}<div class="ts-chips">{chips}</div>'
+
+
+def _render_absent(names: Sequence[str], hidden: bool) -> str:
+    """One line for the buckets that have no tokens; "" where all have some."""
+    unknown = [name for name in names if hidden and name in ("system", "tools")]
+    parts = [
+        f"{prefix}: {', '.join(views.LABELS[name] for name in group)}"
+        for prefix, group in (("not in the log", unknown), ("empty", [name for name in names if name not in unknown]))
+        if group
+    ]
+    return f'<p class="ts-absent">{escape("; ".join(parts).capitalize())}</p>' if parts else ""
 
 
 def render_slots(inserts: Sequence[tuple[str, str, int]]) -> str:
@@ -329,14 +365,11 @@ def _render_output(now: request_summary.RequestSummary) -> str:
     return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,} tokens{price}<em>{mark}</em></span>'
 
 
-def _render_bucket(segment: request_summary.Segment, hidden: bool) -> str:
+def _render_bucket(segment: request_summary.Segment) -> str:
     swatch = f'<i class="ts-swatch" style="{fill_style(segment.name)}"></i>'
-    hint = HINTS[segment.name]
+    hint = HINTS.get(segment.name, WORDS["inferred"])
     mark = f'<em class="ts-term" title="{WORDS[segment.mark]}">{segment.mark}</em>'
-    name = f'<span title="{hint}">{views.LABELS[segment.name]}</span>'
-    if hidden and not segment.tokens:
-        body = '<div class="value ts-faint">–</div><p>not in the log, see the hatched part</p>'
-        return f'<div class="ts-card"><h3>{swatch}{name}</h3>{body}</div>'
+    name = f'<span title="{hint}">{views.LABELS[segment.name].partition(",")[0]}</span>'
     line = f"{format_usd(segment.usd)} · {_render_change(segment.change)}"
     share = f"<small>{format_percent(segment.share)}</small>"
     value = f'<div class="value">{format_tokens(segment.tokens)}{share}</div>'
@@ -350,24 +383,13 @@ def _render_change(change: int) -> str:
     return f'<span class="{"ts-up" if up else "ts-down"}">{"▲" if up else "▼"} {format_tokens(abs(change))}</span>'
 
 
-def _render_rest(segment: request_summary.Segment) -> str:
-    hint = WORDS["inferred"]
-    if segment.name == "unattributed":
-        hint = "Recorded tokens that the other parts do not explain."
-    value = f"{format_tokens(segment.tokens)} · {format_percent(segment.share)}"
-    swatch = f'<i class="ts-swatch" style="{fill_style(segment.name)}"></i>'
-    return (
-        f'<span class="ts-chip seg" title="{hint}">{swatch}{views.LABELS[segment.name]} {value}<em>{segment.mark}</em></span>'
-    )
-
-
 def render_panel(name: str, body: str, note: str = "") -> str:
     """A titled box.
 
     Args:
         name: title of the box.
         body: its content, as HTML that is safe already.
-        note: faint text beside the title.
+        note: faint text next to the title.
     """
     return f'<section class="ts-card"><h3>{escape(name)}<em>{escape(note)}</em></h3>{body}</section>'
 
@@ -391,10 +413,10 @@ def render_more(groups: Sequence[request_summary.Group]) -> str:
 
 
 def _render_group(group: request_summary.Group, most: int) -> str:
-    count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
+    count = f'<span class="ts-faint">{group.count} ×</span> ' if group.count > 1 else ""
     state = f' <span class="ts-faint">· {escape(group.state)}</span>' if group.state != "verbatim" else ""
     meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{fill_style(group.bucket)}"></span>'
-    head = f'<span class="name">{escape(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
+    head = f'<span class="name">{count}{escape(group.label)}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
     summary = f'<summary title="{escape(group.label)}">{head}</summary>'
     return f'<details class="ts-row">{summary}<pre>{render_clipped(group.text)}</pre></details>'
 
@@ -426,13 +448,13 @@ def render_deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -
 
 
 def render_changes(detail: Detail) -> str:
-    """What came since the request before, and what went."""
+    """What was added and removed since the previous request."""
     text = (
         render_deltas(detail.added, "+", "ts-up")
         + render_deltas(detail.removed, "−", "ts-down")
         + render_resized(detail.changed, 6)
     )
-    return text or '<div class="ts-empty">The same blocks as the request before.</div>'
+    return text or '<div class="ts-empty">The same blocks as the previous request.</div>'
 
 
 def render_resized(pairs: Sequence[tuple[Item, Item]], shown: int = 12) -> str:
@@ -457,9 +479,9 @@ def render_swatch(name: str) -> str:
 
 
 def _render_delta(group: request_summary.Group, sign: str, tone: str) -> str:
-    count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
+    count = f'<span class="ts-faint">{group.count} ×</span> ' if group.count > 1 else ""
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
-    name = f'<span class="name" title="{escape(group.label)}">{render_swatch(group.bucket)} {escape(group.label)}{count}</span>'
+    name = f'<span class="name" title="{escape(group.label)}">{render_swatch(group.bucket)} {count}{escape(group.label)}</span>'
     return f'<div class="ts-row"><div class="line">{name}{size}</div></div>'
 
 
@@ -486,7 +508,8 @@ def render_legend(view: views.Overview, heat: bool = False) -> str:
         f'<span><i class="ts-swatch" style="{fill_style(name)}"></i>{views.LABELS[name]}</span>' for name in names
     )
     signs = "".join(
-        f'<span title="{events.EVENTS[kind].meaning}"><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
+        f'<span title="{events.EVENTS[kind].meaning}">'
+        f'<b style="color:var(--ts-{colour})">{events.SIGNS[kind][0]}</b>{word}</span>'
         for kind, colour, word in figures.list_legend(view)
     )
     cold = (
@@ -498,6 +521,16 @@ def render_legend(view: views.Overview, heat: bool = False) -> str:
     return f'<div class="ts-legend">{swatches}{cold}{signs}</div>'
 
 
+def render_link(address: str, text: str) -> str:
+    """A link to another page that looks like a button.
+
+    Args:
+        address: the address.
+        text: what stands on it.
+    """
+    return f'<a class="ts-go" href="{escape(address)}" target="_self">{escape(text)}</a>'
+
+
 def render_departure_link(address: str) -> str:
     """A link to the compare page, at the question when a block leaves the window."""
-    return f'<a href="{escape(address)}#left" target="_self">When does it leave, under any policy?</a>'
+    return f'<a href="{escape(address)}#left" target="_self">When does each policy evict this?</a>'

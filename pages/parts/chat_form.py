@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "provider": "offline",
     "url": "",
     "model": "offline-16k",
-    "window": 0,  # tokens of the model's, where its server or the person told it
+    "window": 0,  # tokens of the model's, from its server or from the user
     "policy": POLICY,
     "thinking": False,
     "max": 1_024,
@@ -49,13 +49,20 @@ def get_value(name: str) -> Any:
 
 def list_settings() -> dict[str, Any]:
     """What a new chat remembers of its settings. No key."""
-    return {name: get_value(name) for name in ("provider", "model", "policy", "url", "folder")}
+    return {name: get_value(name) for name in ("provider", "model", "policy", "folder")} | {"url": get_address()}
+
+
+def get_address() -> str:
+    """The typed address of a server, without a password or a key that was typed into it."""
+    from turnscope.live import endpoints  # loads a provider's SDK, which most pages do without
+
+    return endpoints.Endpoint("server", get_value("url")).address
 
 
 def get_destination() -> Destination:
     """Where the form says that a chat goes."""
     kind = get_value("provider")
-    url = get_value("url").strip() if kind == "server" else ""
+    url = "" if kind in ("offline", "anthropic") else get_address()
     return Destination(kind, url, get_value("model") or "", int(get_value("window") or 0))
 
 
@@ -75,7 +82,7 @@ def connect_provider(to: Destination | None = None) -> Provider:
     to = to or get_destination()
     if not to.model:
         raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
-    endpoint = endpoints.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
+    endpoint = endpoints.make_endpoint(to)
     typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
     return endpoints.connect_endpoint(replace(endpoint, key=typed), get_offline_server())
 

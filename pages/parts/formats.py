@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain, count
 from typing import Literal, TypeVar
+
+from turnscope.views.phrases import format_usd as format_usd  # noqa: PLC0414 - pages find it with the others
 
 K = TypeVar("K")
 
@@ -15,6 +18,11 @@ K = TypeVar("K")
 def escape(text: object) -> str:
     """Text for the inside of an HTML element or a quoted attribute."""
     return html.escape(str(text), quote=True)
+
+
+def escape_markdown(text: str) -> str:
+    """Text for a widget's label, which is read as Markdown."""
+    return re.sub(r"([\\`*_\[\]<>$:~#|!])", r"\\\1", text)
 
 
 def format_tokens(tokens: float) -> str:
@@ -27,14 +35,6 @@ def format_tokens(tokens: float) -> str:
     return f"{tokens / 1_000_000:.1f}M"
 
 
-def format_usd(amount: Decimal | float | None) -> str:
-    """Money with as many digits as it needs; a dash where there is no known price."""
-    if amount is None:
-        return "no price"
-    size = -amount if amount < 0 else amount
-    return f"${amount:,.2f}" if size >= 1 or not size else f"${amount:,.3f}" if size >= 0.1 else f"${amount:,.4f}"
-
-
 def format_cost(amount: Decimal | None, unpriced: int, *, simulated: bool) -> str:
     """What requests cost together, whether that was billed or is simulated, and how many have no price.
 
@@ -45,6 +45,11 @@ def format_cost(amount: Decimal | None, unpriced: int, *, simulated: bool) -> st
     """
     left_out = f", {unpriced:,} without a price" if unpriced and amount is not None else ""
     return f"{'simulated ' if simulated else ''}{format_usd(amount)}{left_out}"
+
+
+def format_factor(factor: float) -> str:
+    """What a replay costs as a factor of what the record cost."""
+    return f"×{factor:.2f}"
 
 
 def format_percent(share: float) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.numbering import format_request
 from turnscope.views.events import EVENTS
 from turnscope.views.exactness import describe_exactness
 
-from pages.parts import cache, cards, opening, search, shell, theme, url, widgets, window
+from pages.parts import cache, cards, live, opening, search, shell, theme, url, widgets, window
 from pages.parts.formats import escape, make_unique, shorten
 
-POLL_SECONDS = 2
 MAIN = 0  # the number of the main path among the parts of a session
 _BROWSER = Path(__file__).parent / "browser"
 GLOSSARY = {
@@ -24,13 +23,14 @@ GLOSSARY = {
     "Prefix": "System prompt and tools where the log does not hold them: known by size alone.",
     "Unattributed": "Recorded tokens that nothing in the log explains.",
     **{EVENTS[kind].word.capitalize(): EVENTS[kind].meaning for kind in ("compact", "cut", "clear", "break")},
-    "Re-sent": "Tokens that an earlier request had carried already. A cache makes them cheap, not free.",
-    "Cold": "A cell that was mostly read from cache, at about a tenth of the price.",
+    "Repeated input": "Tokens that an earlier request had carried already. A cache makes them cheap, not free.",
+    "Cached": "A cell that was mostly read from cache, at about a tenth of the price.",
 }
 KEYS = {
     "←  →": "previous, next request",
     "Home  End": "first, last request",
     "P  N": "previous, next event",
+    "Space": "play through the requests",
     "/": "search this session",
     "?": "this help",
 }
@@ -41,7 +41,7 @@ _selecting = st.components.v2.component("turnscope_selecting", html="", js=theme
 def draw_header(*, middle: bool = True) -> opening.ShownSession:
     """Draw the top of a page and give the session to show. Stops the page where there is none, or nothing in it.
 
-    `amid`: say where the task stands amid a long prompt, for a page that does not say it among other findings.
+    `middle`: say where the task is in the middle of a long prompt, for a page that does not say it among other findings.
     """
     shown = draw_optional_header(middle=middle)
     if shown is None:
@@ -56,26 +56,40 @@ def draw_header(*, middle: bool = True) -> opening.ShownSession:
     return shown
 
 
-def draw_optional_header(*, middle: bool = True) -> opening.ShownSession | None:
-    """The same, for a page that has something to show without a session."""
+def draw_optional_header(*, middle: bool = True, title: str = "") -> opening.ShownSession | None:
+    """The same, for a page that has something to show without a session.
+
+    Args:
+        middle: as of `draw_header`.
+        title: HTML that stands in place of the session's title, on a page that is about more than one session.
+    """
     theme.apply_theme()
-    url.recall_session()
+    if title:
+        url.drop_view()
+    else:
+        url.recall_session()
     _draw_keys()
     top = st.container(key="header", horizontal=True, vertical_alignment="center", gap="small")
     shown = _open_session()
+    if shown and "session" in st.query_params and len(shown.view):
+        url.note_request(shown, url.read_request(shown))  # so that the next page shows the same, also after a link to this one
     with top:
-        if shown:
+        if title:
+            st.html(title, width="stretch")
+        elif shown:
             st.html(cards.render_title(shown.view, describe_exactness(shown.trace.session)), width="stretch")
         with st.container(key="header-tools", horizontal=True, width="content", gap="small", vertical_alignment="center"):
             _draw_picker(shown)
             if shown:
                 window.draw_choice(shown)
-                search.draw_box()
-                _draw_live_toggle(shown)
+            search.draw_box()
+            if shown:
+                live.draw_switch(shown)
             _draw_help()
     if shown:
         _link_selection(shown)
-        search.draw_results(shown)
+        if not title:
+            live.draw_line(shown)
         if middle and (findings := [finding for finding in shown.findings if finding.kind == "middle"]):
             st.html(cards.render_middle(findings[0].text, url.make_link(shown, "envelope", request=findings[0].request)))
     return shown
@@ -92,9 +106,8 @@ def _open_session() -> opening.ShownSession | None:
         return None
     room = st.empty()
     try:
-        live = bool(st.session_state.get("header-live"))
-        if opening.is_open(entry) or live:
-            return opening.open_session(entry, url.read_part(), live=live)
+        if opening.is_open(entry) or live.is_on():
+            return opening.open_session(entry, url.read_part(), live=live.is_on())
         bar = room.progress(0.0, "Opening")
         return opening.open_session(entry, url.read_part(), lambda what, share: bar.progress(min(1.0, share), what))
     except TurnscopeError as error:
@@ -154,37 +167,12 @@ def _draw_conversations(shown: opening.ShownSession) -> None:
         st.rerun()
 
 
-def _draw_live_toggle(shown: opening.ShownSession) -> None:
-    """Follow a file that is being written: look at its metadata, read it again when it grew, show the newest request."""
-    if st.toggle("Live", key="header-live", persist_state="session"):
-        _start_following(shown)
-        _follow_file(shown)
-    else:  # what stood here when following begins: a file may have grown since
-        st.session_state["live.version"] = (shown.entry.id, cache.read_version(shown.entry))
-
-
-def _start_following(shown: opening.ShownSession) -> None:
-    """Read what stands in the file now, so that from here on only what is added has to be read."""
-    if shown.entry.origin != "chat":
-        with suppress(TurnscopeError):  # said when it is opened
-            opening.follow_session(shown.entry).read_session()
-
-
-@st.fragment(run_every=POLL_SECONDS)
-def _follow_file(shown: opening.ShownSession) -> None:
-    now = cache.read_version(shown.entry)
-    before = st.session_state.get("live.version", (shown.entry.id, now))
-    st.session_state["live.version"] = (shown.entry.id, now)
-    if before != (shown.entry.id, now) and before[0] == shown.entry.id:
-        url.go_to_request(url.NEWEST)
-        st.rerun()
-
-
 def _draw_help() -> None:
     with st.popover("?", key="header-help", help="Keyboard and words"):
         keys = "".join(f"<dt><kbd>{escape(key)}</kbd></dt><dd>{escape(what)}</dd>" for key, what in KEYS.items())
         words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(what)}</dd>" for word, what in GLOSSARY.items())
         st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
+        st.page_link(shell.find_page("help"), label="Documentation", icon=":material/menu_book:")
 
 
 def _draw_branches(shown: opening.ShownSession) -> None:
@@ -192,7 +180,7 @@ def _draw_branches(shown: opening.ShownSession) -> None:
     branches = [part for part in shown.parts if part.fork_request >= 0]
     if not branches:
         return
-    names = {MAIN: "Main path"} | {part.number: _name_branch(part) for part in branches}
+    names = {MAIN: "Main branch"} | {part.number: _name_branch(part) for part in branches}
     if shown.part not in names:  # a subagent is shown
         names[shown.part] = shorten(shown.parts[shown.part].label, 100)
     names, key = make_unique(names), f"branch.{shown.entry.id}.{shown.part}"
@@ -202,7 +190,7 @@ def _draw_branches(shown: opening.ShownSession) -> None:
         if part is not None and part != shown.part:
             url.choose_session(shown.entry.id, part, url.read_request(shown))
 
-    label = f"{len(branches) + 1:,} paths"
+    label = f"{len(branches) + 1:,} branches"
     st.selectbox(
         label,
         list(names),
@@ -211,12 +199,12 @@ def _draw_branches(shown: opening.ShownSession) -> None:
         key=key,
         on_change=choose_part,
         width=560,
-        help="Where the conversation went on in another way: an edited prompt, an answer made again, a rewind",
+        help="Where the conversation branched: an edited prompt, a regenerated answer, a rewind",
     )
 
 
 def _name_branch(part: opening.Part) -> str:
-    return f"Branch {part.number} at request {part.fork_request:,}: {shorten(part.first_text, 70)}"
+    return f"Branch {part.number} at request {format_request(part.fork_request)}: {shorten(part.first_text, 70)}"
 
 
 def _draw_keys() -> None:
@@ -226,6 +214,6 @@ def _draw_keys() -> None:
 
 
 def _link_selection(shown: opening.ShownSession) -> None:
-    """Whatever text of a session is selected on the page, a link beside it leads there."""
+    """Whatever text of a session is selected on the page, a link next to it leads there."""
     with st.container(key="quiet-selecting"):
         _selecting(key="selecting", data=url.make_query(shown))

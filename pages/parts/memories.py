@@ -24,10 +24,10 @@ def name_project(project: str) -> str:
 
 
 def describe_origin(fact: Memory) -> str:
-    """Whose a fact is, how long it stays, when and where it was said."""
+    """Whose a fact is, how long it stays, and which message it comes from."""
     chat, _, block = fact.source.partition(" ")
     where = f"from chat {chat[:8]}, {block}" if len(chat) > 30 else f"from {fact.source}" if fact.source else "added by hand"
-    return " · ".join(filter(None, (f"of {WHOSE[fact.owner]}", TIERS[fact.tier], fact.said, where)))
+    return " · ".join(filter(None, (f"of {WHOSE[fact.owner]}", TIERS[fact.tier], fact.day, where)))
 
 
 def render_fact(fact: Memory, refused: bool = False) -> str:

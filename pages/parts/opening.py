@@ -38,7 +38,7 @@ class Part:
     """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at.
 
     Of a branch: `parted` is the request before which it parts from the path that it left, -1 for all else, and `says` what is
-    said first on it.
+    shown first on it.
     """
 
     number: int
@@ -73,7 +73,7 @@ class _Slot:
     lock: Lock = field(default_factory=Lock)
     opened: OpenedSession | None = None
     shown: dict[int, ShownSession] = field(default_factory=dict)
-    counting: bool = False  # exact counts were asked for
+    counting: bool = False  # exact counts were requested
     exact: bool = False  # and are all in
 
 
@@ -88,7 +88,7 @@ def open_session(entry: Entry, part: int = 0, progress: Progress | None = None, 
     Args:
         entry: what is opened.
         part: number of a branch or subagent; 0 = the session itself.
-        progress: told how far it is.
+        progress: called with how far it is.
         live: read on where it grew.
 
     Raises:
@@ -138,7 +138,7 @@ def adopt_file(name: str, path: Path, progress: Progress | None = None) -> tuple
     Args:
         name: name of the file.
         path: where it is now.
-        progress: told how far it is.
+        progress: called with how far it is.
     """
     conversations = registry.list_conversations(path)
     main, ids = "", [entry.id for entry in conversations.listed[: library.MAX_SESSIONS]] or [""]
@@ -151,7 +151,7 @@ def adopt_file(name: str, path: Path, progress: Progress | None = None) -> tuple
 
 
 def write_pending() -> None:
-    """Have what was read kept on disk, beside. For the end of a script run: then the page is drawn."""
+    """Have what was read kept on disk, in the background. For the end of a script run: then the page is drawn."""
     if not _get_writes().empty():
         # a daemon: where it is cut short, the session is read again from its file
         Thread(target=_run_writes, args=(_get_writes(),), name="keeping", daemon=True).start()
@@ -202,8 +202,8 @@ def _count_exactly(slot: _Slot, opened: OpenedSession) -> None:
     if slot.exact or not exact_available():
         return
     worker = _get_counter()
-    settled, total = worker.progress
-    if slot.counting and settled < total:
+    counted, total = worker.progress
+    if slot.counting and counted < total:
         return
     found = cache.open_store().recount(opened, worker)
     slot.exact, slot.counting = slot.counting, True

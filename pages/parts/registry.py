@@ -84,14 +84,14 @@ def list_files(path: Path | None, places: Iterable[tuple[str, library.Place]]) -
         path: a file or folder that was named on the command line; None = none.
         places: where tools keep their files, by tool.
     """
-    samples = sorted(_iter_entries("sample", _iter_paths(SAMPLES)), key=lambda entry: entry.name)
+    samples = _iter_entries("sample", sorted(SAMPLES.glob("*.jsonl")))
     found = {entry.id: entry for tool, place in places for entry in _iter_entries("found", place.paths(), tool)}
-    given: list[Entry] = []
+    named: list[Entry] = []
     if path is not None:
-        for entry in _sort_newest(_iter_entries("given", _iter_paths(path) if path.is_dir() else [path])):
+        for entry in _sort_newest(_iter_entries("given", library.find_sources(path))):
             known = found.pop(entry.id, entry)  # where a tool keeps it, it was given all the same
-            given.append(replace(entry, tool=known.tool))
-    return (*samples, *given, *_sort_newest(found.values()))
+            named.append(replace(entry, tool=known.tool))
+    return (*samples, *named, *_sort_newest(found.values()))
 
 
 def find_entry(known: Mapping[str, Entry], id: str) -> Entry | None:
@@ -131,7 +131,7 @@ def iter_indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> I
     """
     paths = {str(entry.path) for entry in known}
     for line in lines:
-        if line.path not in paths and not library.get_chat_thread(line.path):
+        if line.path not in paths and not (library.get_chat_thread(line.path) or library.get_dropped_key(line.path)):
             paths.add(line.path)
             path = Path(line.path)
             yield Entry(
@@ -187,23 +187,15 @@ def list_folder(folder: Path) -> tuple[list[Entry], bool]:
 
     def walk() -> Iterator[Path]:
         nonlocal whole
-        wanted = library.find_suffixes()
         for at, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if not name.startswith(".")] if Path(at) != folder else folders
-            yield from (library.find_session_path(Path(at, name)) for name in sorted(names) if Path(name).suffix in wanted)
+            yield from (Path(at, name) for name in sorted(names))
             if time.monotonic() > until:
                 whole = False
                 return
 
-    found = [*dict.fromkeys(islice(walk(), MOST_COUNTED))]
+    found = [*islice(library.find_session_paths(walk()), MOST_COUNTED)]
     return _sort_newest(_iter_entries("given", found)), whole and len(found) <= MOST_FOUND
-
-
-def _iter_paths(folder: Path) -> Iterator[Path]:
-    """The paths under which the files of a folder open, each once."""
-    wanted = library.find_suffixes()
-    paths = (path for path in folder.rglob("*") if path.suffix in wanted)
-    return iter(dict.fromkeys(map(library.find_session_path, paths)))
 
 
 def _sort_newest(entries: Iterable[Entry]) -> list[Entry]:

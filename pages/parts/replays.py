@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Lock
 from time import monotonic
 
 import streamlit as st
 from turnscope import Policy, Trace, TurnscopeError, library
-from turnscope.views import Answer, Plan, comparison
+from turnscope.views import Answer, Plan, comparison, replay_cost
 
 from pages.parts import cache, opening, policies
 
@@ -23,19 +24,20 @@ PATIENCE = 0.5  # seconds that a page waits for a replay before it shows how far
 POLL = 0.5  # seconds
 ANEW = 2.0  # seconds after which the page shows the rows that were made meanwhile
 _KEPT = 256  # rows
-_PLANS = 20_000  # requests of all replays that are held
+_HELD = 100_000_000  # bytes of the whole replays that are held
 _JOBS = 8  # that are remembered
+_KEEPING = Lock()  # rows of one comparison come from two threads
 Key = tuple[str, int, int, str]
 
 
 def list_answers() -> dict[str, Answer]:
-    """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
+    """What models answered to questions of rules, in chats and on request: replays take it over."""
     return cache.open_chat_store().list_answers()
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """What is compared: policies by name, with the budget that was chosen; `model`: as if it had been asked, "" = as it was.
+    """What is compared: policies by name, with the budget that was chosen; `model`: as if it had answered, "" = as it was.
 
     `answered`: how many answers of models replays take over; with more of them they come out otherwise.
     """
@@ -66,12 +68,16 @@ def replay_rows(shown: opening.ShownSession, chosen: PolicyChoice, place: str = 
     keys = {make_key(shown, policy, chosen): policy for policy in chosen.policies.values()}
 
     def take(name: Key, trace: Trace) -> None:
-        _keep_trace(name, trace)
-        _get_rows()[name] = comparison.build_row(trace, get_shared_facts(shown), sent=not chosen.model)
-        while len(_get_rows()) > _KEPT:
-            _get_rows().pop(next(iter(_get_rows())))
+        take_row(name, trace, comparison.build_row(trace, get_shared_facts(shown), sent=not chosen.model))
 
-    replay_each(shown, chosen.model, keys, _get_rows(), take, place)
+    def take_row(name: Key, trace: Trace, row: comparison.Row) -> None:
+        _keep_trace(name, trace)
+        with _KEEPING:
+            _get_rows()[name] = row
+            while len(_get_rows()) > _KEPT:
+                _get_rows().pop(next(iter(_get_rows())))
+
+    replay_each(shown, chosen.model, keys, _get_rows(), take, place, take_row)
     return tuple(_get_rows()[name] for name in keys if name in _get_rows())
 
 
@@ -82,40 +88,31 @@ def replay_each(
     made: Mapping[Key, object],
     take: Callable[[Key, Trace], object],
     place: str,
+    take_row: Callable[[Key, Trace, comparison.Row], object] | None = None,
 ) -> None:
     """Replay those policies that are not in `made` yet, one after another, in a thread; how far that is, with one button.
 
-    What went wrong in one is raised; asking again begins anew.
+    What went wrong in one is raised; the next call begins anew.
 
     Args:
         shown: the session that is shown.
-        model: the model that is asked; "" = the recorded ones.
+        model: the model that answers; "" = the recorded ones.
         wanted: policies by key.
         made: what is there already, by key.
         take: gets each whole replay.
         place: what they are for.
+        take_row: gets each whole replay whose row another process made; None = all is done here.
     """
     if all(name in made for name in wanted):
         return
     name = (place, *wanted)
     job = _get_jobs().get(name)
     if job is None or job.state == "done":
-        recorded, known = library.replace_model(shown.trace, model), list_answers()
-
-        def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
-            if trace := _get_traces().get(name):
-                return trace, trace.plans
-            if recorded.policy == policy and not model:
-                return recorded, recorded.plans
-            return library.begin_replay(recorded, policy, known if policy.name != policies.RECORDED else {})
-
-        tasks = [
-            library.ReplayTask(partial(begin, each, policy), partial(take, each), partial(made.__contains__, each))
-            for each, policy in wanted.items()
-        ]
+        basis = library.ComparisonBasis(shown.trace, model, list_answers())
+        tasks = _build_tasks(basis, wanted, made, take, take_row)
         while len(_get_jobs()) >= _JOBS:
             _get_jobs().pop(next(iter(_get_jobs()))).cancel()
-        job = _get_jobs()[name] = library.ComparisonJob(tasks, len(shown.view))
+        job = _get_jobs()[name] = library.ComparisonJob(tasks, len(shown.view), basis if take_row else None)
     try:
         job.poll()
         job.wait(PATIENCE)
@@ -129,6 +126,32 @@ def replay_each(
         _get_jobs().pop(name, None)
 
 
+def _build_tasks(
+    basis: library.ComparisonBasis,
+    wanted: Mapping[Key, Policy],
+    made: Mapping[Key, object],
+    take: Callable[[Key, Trace], object],
+    take_row: Callable[[Key, Trace, comparison.Row], object] | None,
+) -> list[library.ReplayTask]:
+    """A task for each policy; see `replay_each`."""
+    recorded = library.replace_model(basis.record, basis.model)
+
+    def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
+        if trace := _get_traces().get(name):
+            return trace, trace.plans
+        if recorded.policy == policy and not basis.model:
+            return recorded, recorded.plans
+        return library.begin_replay(recorded, policy, basis.answers if policy.name != policies.RECORDED else {})
+
+    def build_task(name: Key, policy: Policy) -> library.ReplayTask:
+        task = library.ReplayTask(partial(begin, name, policy), partial(take, name), partial(made.__contains__, name))
+        if take_row is None or name in _get_traces() or policy.name == policies.RECORDED:
+            return task
+        return replace(task, policy=policy, take_row=partial(take_row, name))
+
+    return [build_task(name, policy) for name, policy in wanted.items()]
+
+
 @st.cache_resource(show_spinner=False)
 def _get_jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
     """Replays under way, by what they are for; several tabs watch them. From then on threads take turns more often."""
@@ -137,7 +160,7 @@ def _get_jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
 
 
 def make_key(shown: opening.ShownSession, policy: Policy, chosen: PolicyChoice) -> Key:
-    """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers.
+    """What a row is kept by: the session as it is, the policy with all its parameters, the model that answers, and answers.
 
     Args:
         shown: the session that is shown.
@@ -161,10 +184,13 @@ def _get_traces() -> dict[Key, Trace]:
 
 def _keep_trace(name: Key, trace: Trace) -> None:
     traces = _get_traces()
-    traces.pop(name, None)
-    traces[name] = trace
-    while len(traces) > 2 and sum(len(each.plans) for each in traces.values()) > _PLANS:
-        traces.pop(next(iter(traces)))
+    if trace.held and trace.held.size > _HELD // 2:
+        trace.held.compact()
+    with _KEEPING:
+        traces.pop(name, None)
+        traces[name] = trace
+        while len(traces) > 2 and sum(each.held.size for each in traces.values() if each.held) > _HELD:
+            traces.pop(next(iter(traces)))
 
 
 def replay_traces(shown: opening.ShownSession, chosen: PolicyChoice, names: Iterable[str], place: str) -> dict[str, Trace]:
@@ -188,22 +214,38 @@ def replay_traces(shown: opening.ShownSession, chosen: PolicyChoice, names: Iter
 
 def get_shared_facts(shown: opening.ShownSession) -> comparison.SharedFacts:
     """What all replays of a session share; read once."""
-    return _read_shared_facts(shown.key, shown.part, len(shown.view), shown.trace)
+    return _read_shared_facts(shown.key, shown.part, len(shown.view), shown.trace, price_record(shown))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _read_shared_facts(key: str, part: int, many: int, _trace: Trace) -> comparison.SharedFacts:  # noqa: ARG001  what the cache goes by
-    return comparison.SharedFacts.from_trace(_trace)
+def _read_shared_facts(  # the cache goes by the first three
+    key: str,  # noqa: ARG001
+    part: int,  # noqa: ARG001
+    many: int,  # noqa: ARG001
+    _trace: Trace,
+    _record: replay_cost.RecordCost,
+) -> comparison.SharedFacts:
+    return comparison.SharedFacts.from_trace(_trace, _record)
+
+
+def price_record(shown: opening.ShownSession) -> replay_cost.RecordCost:
+    """What the path that is shown was billed, and what is simulated of it; once for all pages."""
+    return _price_record(shown.key, shown.part, len(shown.view), shown.trace)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _price_record(key: str, part: int, many: int, _trace: Trace) -> replay_cost.RecordCost:  # noqa: ARG001  what the cache goes by
+    return replay_cost.price_record(_trace)
 
 
 def _draw_progress(job: library.ComparisonJob, place: str) -> None:
-    """How far the replays are, with one button for all. The page is drawn anew when they are at their end, and now and then."""
+    """How far the replays are, with one button for all. The page is drawn anew with the first, now and then, at the end."""
     began, before, running = monotonic(), job.made, job.state == "running"
 
     def draw() -> None:
-        with suppress(TurnscopeError):  # told where the whole page is drawn
+        with suppress(TurnscopeError):  # shown where the whole page is drawn
             job.poll()
-        if running and (job.state != "running" or (job.made > before and monotonic() - began > ANEW)):
+        if running and (job.state != "running" or (job.made > before and (not before or monotonic() - began > ANEW))):
             st.rerun()
         with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
             state = "under way" if job.state == "running" else "stopped"

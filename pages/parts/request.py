@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import streamlit as st
-from turnscope.views import ranges, request_summary
+from turnscope.numbering import format_request, format_requests
+from turnscope.views import ranges, request_summary, window_cuts
 from turnscope.views.detail import Detail
 from turnscope.views.detail import build_detail as detail_of
 
@@ -14,40 +15,40 @@ from pages.parts import cards, opening, theme, url
 from pages.parts.formats import format_percent, format_tokens, format_usd
 
 STATIC, STATIC_ROWS = ("system", "tools"), 40  # the buckets of what stands before all messages; rows that are listed
-RANGE = "range.drawn"
-PANE = "detail.pane"
-_BLOCK = "transcript.block"  # in the session state: the block that is chosen
 _SOUGHT = "transcript.sought"  # in the session state: why somebody came for that block
 _BROWSER = Path(__file__).parent / "browser"
 _navigator = st.components.v2.component(
     "turnscope_navigator",
     html=theme.read_files(_BROWSER, "navigator.html"),
     css=theme.read_files(_BROWSER, "navigator.css"),
-    js=theme.read_files(_BROWSER, "navigator.js"),
+    js=theme.NUMBERING + theme.read_files(_BROWSER, "navigator.js"),
 )
 
 
-def draw_navigator(shown: opening.ShownSession, chart: str, at: int) -> None:
+def draw_navigator(
+    shown: opening.ShownSession, chart: str, at: int, more: Callable[[tuple[int, int]], None] | None = None
+) -> None:
     """Previous, next, go to, and the chart's clicks.
 
     Args:
         shown: the session that is shown.
         chart: key of the chart.
         at: number of the request.
+        more: draws what else can be done with the range that is drawn.
     """
     marks = sorted({marker.request for marker in shown.view.markers if marker.kind != "subagent"})
-    span = _get_range(shown)
+    span = url.get_span("range", len(shown.view))
     _mount_navigator(
         f"{chart}-navigator",
         chart=chart,
         at=at,
-        count=len(shown.view),
         marks=marks,
+        sizes=shown.view.prompts.tolist(),
         go=url.go_to_request,
         span=span,
-        mark=lambda start, stop: _keep_range(shown, start, stop),
+        mark=lambda start, stop: url.set_span("range", (start, stop)),
     )
-    _draw_range(shown)
+    _draw_range(shown, more)
 
 
 def find_next_cut(shown: opening.ShownSession, at: int) -> request_summary.Cut | None:
@@ -58,6 +59,17 @@ def find_next_cut(shown: opening.ShownSession, at: int) -> request_summary.Cut |
         at: number of the request.
     """
     return next((cut for cut in request_summary.find_cuts(shown.view) if cut.request > at), None)
+
+
+def find_lost_link(shown: opening.ShownSession, at: int) -> str:
+    """The address of what was lost at the cut of this request, else at the next one; "" = nothing is cut from here on.
+
+    Args:
+        shown: the session that is shown.
+        at: number of the request.
+    """
+    ahead = next((cut.request for cut in window_cuts.list_cuts(shown.view) if cut.request >= at), None)
+    return "" if ahead is None else url.make_link(shown, "lost", request=ahead)
 
 
 def summarize(shown: opening.ShownSession, at: int) -> request_summary.RequestSummary:
@@ -83,8 +95,8 @@ def draw_blocks(shown: opening.ShownSession, now: request_summary.RequestSummary
         cards.render_largest(request_summary.group_items(detail.items, now.prompt, 10**9)),
         "tokens, by tool and file",
     )
-    changed = cards.render_panel("Since the request before", cards.render_changes(detail), "tokens that came and went")
-    answer = cards.render_panel("What the model answered", cards.render_answer(detail), f"{format_tokens(now.answer)} tokens")
+    changed = cards.render_panel("Changes since the previous request", cards.render_changes(detail), "tokens added and removed")
+    answer = cards.render_panel("Output", cards.render_answer(detail), f"{format_tokens(now.answer)} tokens")
     static = _render_static(detail, now)
     st.html(f'<div class="ts-panels">{largest}<div style="display:grid;gap:12px">{changed}{answer}{static}</div></div>')
 
@@ -99,39 +111,30 @@ def _render_static(detail: Detail, now: request_summary.RequestSummary) -> str:
     return cards.render_panel("System prompt and tools", body, f"{format_tokens(whole)} tokens")
 
 
-def _get_range(shown: opening.ShownSession) -> tuple[int, int] | None:
-    """The range that is drawn on this session's charts: requests [start, stop)."""
-    key, start, stop = st.session_state.get(RANGE, ("", 0, 0))
-    return (start, stop) if key == shown.key and start < stop else None
-
-
-def _keep_range(shown: opening.ShownSession, start: int, stop: int) -> None:
-    """Keep what was drawn."""
-    st.session_state[RANGE] = (shown.key, start, stop)
-
-
-def _draw_range(shown: opening.ShownSession) -> None:
+def _draw_range(shown: opening.ShownSession, more: Callable[[tuple[int, int]], None] | None) -> None:
     """The range in numbers, with a way to the request where it grew most; nothing where none is drawn."""
-    span = _get_range(shown)
+    span = url.get_span("range", len(shown.view))
     if span is None:
         return
     found = ranges.summarize_range(shown.view, *span)
     only = found.requests == 1
-    where = f"Request {found.start:,}" if only else f"Requests {found.start:,}–{found.stop - 1:,} ({found.requests:,})"
+    where = f"Request{'' if only else 's'} {format_requests(found.start, found.stop)}{'' if only else f' ({found.requests:,})'}"
     facts = [
         f"{format_tokens(found.tokens)} tokens sent",
-        f"{format_percent(found.repeated_share)} re-sent",
+        f"{format_percent(found.repeated_share)} repeated input",
         f"peak {format_tokens(found.peak)}",
     ]
     facts.insert(1, format_usd(found.usd) + (f", {found.unpriced:,} without a price" if found.unpriced and found.usd else ""))
     body = "".join(f"<span>{fact}</span>" for fact in (*facts, *found.events))
     if found.growth_request >= 0:
         n = found.growth_request
-        link = f'<button type="button" class="ts-go" data-request="{n}">request {n:,} →</button>'
+        link = f'<button type="button" class="ts-go" data-request="{n}">request {format_request(n)} →</button>'
         body += f"<span>grew most at {link} by {format_tokens(found.growth)}</span>"
     with st.container(horizontal=True, vertical_alignment="center", border=True, key="range"):
         st.html(f'<div class="ts-range" data-range="{found.start}-{found.stop}"><b>{where}</b>{body}</div>', width="stretch")
-        st.button("Clear", key="range.clear", type="tertiary", on_click=lambda: st.session_state.pop(RANGE, None))
+        if more:
+            more(span)
+        st.button("Clear", key="range.clear", type="tertiary", on_click=url.set_span, args=("range", None))
 
 
 def _mount_navigator(
@@ -139,15 +142,15 @@ def _mount_navigator(
     *,
     chart: str,
     at: int,
-    count: int,
     marks: Sequence[int],
+    sizes: Sequence[int],
     go: Callable[[int], None],
     span: tuple[int, int] | None = None,
     mark: Callable[[int, int], None] | None = None,
 ) -> None:
     """Previous, next and go to; arrow keys; a cursor on the chart with key `chart`, its clicks, and ranges drawn on it.
 
-    `span`: requests [start, stop) that are marked on the chart; `mark` is told of others.
+    `span`: requests [start, stop) that are marked on the chart; `mark` is called with others.
     """
 
     def follow_range() -> None:
@@ -161,7 +164,14 @@ def _mount_navigator(
             go(int(sent["request"]))
 
     colours = theme.get_palette()
-    data: dict[str, object] = {"chart": chart, "at": at, "count": count, "marks": list(marks), "range": span}
+    data: dict[str, object] = {
+        "chart": chart,
+        "at": at,
+        "count": len(sizes),
+        "marks": list(marks),
+        "sizes": list(sizes),
+        "range": span,
+    }
     data |= {"colour": colours["text"], "ink": colours["ground"]}
     _navigator(key=key, data=data, default={"go": None, "range": None}, on_go_change=follow_step, on_range_change=follow_range)
 
@@ -174,19 +184,19 @@ def choose_block(shown: opening.ShownSession, at: int, why: str = "") -> None:
         at: number of the block.
         why: names why somebody came for it; the page scrolls there once for each name.
     """
-    st.session_state[_BLOCK] = (shown.key, at)
-    if why:
-        st.session_state[_SOUGHT] = (shown.key, at, why)
+    url.set_view("block", str(at))
+    st.session_state[_SOUGHT] = (shown.key, at, why)
 
 
 def get_chosen_block(shown: opening.ShownSession, otherwise: int) -> tuple[int, str]:
-    """The block of the transcript that is chosen, and why somebody came for it, "" = for no reason.
+    """The block of the transcript that the address names, and why somebody came for it, "" = for no reason.
 
     Args:
         shown: the session that is shown.
-        otherwise: number of the block where none is chosen.
+        otherwise: number of the block where none is named.
     """
-    key, at = st.session_state.get(_BLOCK, ("", 0))
-    at = int(at) if key == shown.key else otherwise
+    at = url.get_block(len(shown.trace.session.blocks))
+    if at is None:
+        return otherwise, ""
     key, sought, why = st.session_state.get(_SOUGHT, ("", 0, ""))
-    return at, str(why) if (key, sought) == (shown.key, at) else ""
+    return at, str(why) if (key, sought) == (shown.key, at) else f"address {at}"

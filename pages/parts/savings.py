@@ -14,8 +14,8 @@ from turnscope.views import savings
 from pages.parts import opening, policies, replays, widgets
 from pages.parts.formats import escape
 
-ASKED = "saving.asked"
-_NOTE = "Simulated, with the recorded answers; what the answers needed and had not is priced as sent once more."
+REQUESTED = "saving.requested"
+_NOTE = "Simulated with the recorded answers; the record costs its bill. A lost reference counts as sent once more."
 
 
 def draw(shown: opening.ShownSession) -> None:
@@ -24,10 +24,10 @@ def draw(shown: opening.ShownSession) -> None:
     names = (policies.RECORDED, *savings.CANDIDATES)
     known = policies.load_policies().policies
     chosen = replays.PolicyChoice({name: known[name] for name in names if name in known})
-    if st.session_state.get(ASKED) != of and not replays.has_rows(shown, chosen):
+    if st.session_state.get(REQUESTED) != of and not replays.has_rows(shown, chosen):
         if not st.button("Which one change would have saved most?", icon=":material/savings:", key="saving.ask"):
             return
-        st.session_state[ASKED] = of
+        st.session_state[REQUESTED] = of
     try:
         rows = replays.replay_rows(shown, chosen, "saving")
     except TurnscopeError as error:

@@ -1,7 +1,7 @@
 """Page configuration and navigation, once for every way into the app.
 
-A `pages/` folder beside `app.py` wakes Streamlit's old router: a deep link that is the first visit after a start runs the
-page's file without `app.py`. So every page begins with `shell.ensure()`, which registers the navigation and starts over
+A `pages/` folder next to `app.py` wakes Streamlit's old router: a deep link that is the first visit after a start runs the
+page's file without `app.py`. So every page begins with `shell.ensure_app()`, which registers the navigation and starts over
 through it.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import opening
+from pages.parts import demo, failures, opening, url
 
 PAGES = Path(__file__).resolve().parent.parent
 THROUGH_APP = "shell.through_app"
@@ -21,8 +21,13 @@ def run() -> None:
     """What `app.py` does on each run."""
     _configure()
     page = _build_navigation()
+    demo.draw(page.url_path, find_page)
     st.session_state[THROUGH_APP] = True
-    page.run()
+    st.session_state[url.PAGE] = page.url_path
+    try:
+        page.run()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the app goes on
+        failures.draw(error)
     opening.write_pending()
 
 
@@ -54,12 +59,14 @@ def _build_navigation() -> st.Page:
             st.Page(find_page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
             st.Page(find_page("debugger"), title="Debugger", icon=":material/bug_report:"),
             st.Page(find_page("compare"), title="Compare", icon=":material/balance:"),
+            st.Page(find_page("policies"), title="Policies", icon=":material/rule:"),
             st.Page(find_page("plan"), title="Plan ahead", icon=":material/explore:"),
             st.Page(find_page("audit"), title="Audit", icon=":material/fact_check:"),
             st.Page(find_page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(find_page("library"), title="Library", icon=":material/folder_open:"),
-            st.Page(find_page("help"), title="Help", icon=":material/help:"),
-            st.Page(find_page("policies"), title="Policies", icon=":material/rule:", visibility="hidden"),
+            st.Page(find_page("search"), title="Search", icon=":material/search:", visibility="hidden"),
+            st.Page(find_page("help"), title="Help", icon=":material/help:", visibility="hidden"),
+            st.Page(find_page("lost"), title="What was lost", url_path="lost", visibility="hidden"),
             st.Page(find_page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],
         position="top",

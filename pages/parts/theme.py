@@ -23,8 +23,10 @@ def get_palette() -> Mapping[str, str]:
 
 
 def apply_theme() -> None:
-    """Put colours and style sheet on the page."""
+    """Put colours and style sheet on the page, and draw it again where the system's theme changes."""
     st.html(f"<style>{_build_sheet(get_theme())}</style>")
+    with st.container(key="quiet-theme"):
+        _theme_change(key="theme", data={"theme": get_theme()}, on_changed_change=lambda: None)
 
 
 def add_sheet(sheet: Path) -> None:
@@ -40,6 +42,10 @@ def read_files(folder: Path, *names: str) -> str:
         names: names of the files.
     """
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+_theme_change = st.components.v2.component("turnscope_theme", html="", js=read_files(_BROWSER, "theme.js"))
+NUMBERING = read_files(Path(__file__).parent / "browser", "numbering.js")  # what converts numbers of requests, for scripts
 
 
 @cache

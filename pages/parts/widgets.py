@@ -48,23 +48,27 @@ def draw_text(text: str | None, otherwise: str = "", height: int = 300) -> None:
         st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
 
 
-def draw_rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None]) -> None:
-    """A list in which each line leads to a request.
+def draw_rows(
+    key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None], chosen: int | None = None
+) -> None:
+    """A list in which each line leads to a request, or to what its number `to` says.
 
     Args:
         key: key of the widget.
         items: title, text and request of each line; also spans and colour for a strip.
         at: number of the request that is shown.
         count: requests of the session.
-        go: goes to a request.
+        go: goes to the request of a line, or to its `to`.
+        chosen: the `to` of the line that is chosen.
     """
 
     def follow_choice() -> None:
         sent = st.session_state[key].get("go")
         if sent:
-            go(int(sent["request"]))
+            go(int(sent["to"]))
 
-    _rows(key=key, data={"items": list(items), "at": at, "count": count}, default={"go": None}, on_go_change=follow_choice)
+    data = {"items": list(items), "at": at, "count": count, "chosen": at if chosen is None else chosen}
+    _rows(key=key, data=data, default={"go": None}, on_go_change=follow_choice)
 
 
 def find_page_start(key: str, count: int, size: int, otherwise: int = 0) -> int:

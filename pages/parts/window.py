@@ -22,7 +22,7 @@ def draw_choice(shown: opening.ShownSession) -> None:
         rows = "".join(
             f"<li>{escape(each.model or 'no model named')}: {escape(each.sentence)}</li>" for each in shown.view.evidence
         )
-        st.html(f'<ul class="ts-small">{rows}</ul>' if rows else '<div class="ts-small">Nothing tells the window.</div>')
+        st.html(f'<ul class="ts-small">{rows}</ul>' if rows else '<div class="ts-small">Nothing shows the window.</div>')
         if failed := st.session_state.pop(FAILED, None):
             widgets.draw_notice(*failed)
         with st.container(horizontal=True):

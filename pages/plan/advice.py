@@ -1,6 +1,6 @@
 """Advice on the page: which policy's parameters are searched over which sessions, the search under way, and what it found.
 
-`?what=advise&policy=name&trials=n&over=path`, beside what `state` reads. A search goes on in a process of its own; stopped, or
+`?what=advise&policy=name&trials=n&over=path`, besides what `state` reads. A search goes on in a process of its own; stopped, or
 begun again after the app was, it goes on where it was.
 """
 
@@ -17,7 +17,7 @@ from turnscope.views import advice
 from turnscope.views.advice import Advice
 
 from pages.parts import opening, policies, theme, widgets
-from pages.parts.formats import escape
+from pages.parts.formats import escape, format_factor, format_usd
 from pages.plan import links
 
 POLL = 0.5  # seconds
@@ -28,7 +28,7 @@ JOBS = 16  # that are remembered
 
 @st.cache_resource(show_spinner=False)
 def _get_jobs() -> dict[tuple[library.AdviceTask, str], AdviceJob]:
-    """The searches of this app, by what was asked; several tabs watch them."""
+    """The searches of this app, by their question; several tabs watch them."""
     return {}
 
 
@@ -36,7 +36,7 @@ def draw(shown: opening.ShownSession | None) -> None:
     """What to search, and what came of it."""
     st.html(
         '<div class="ts-empty">Tries parameters of one policy on sessions that were recorded, and shows which ones cost least '
-        "for what they lose. Answers are taken as recorded; lost references are counted by their letters.</div>"
+        "for what they lose. Answers are taken as recorded; lost references are exact matches, so a lower bound.</div>"
     )
     key = _read_task(shown)
     if key is None:
@@ -109,7 +109,7 @@ def _draw_parameters(name: str, found: Sequence[advice.Axis]) -> tuple[str, ...]
     """The keys of the parameters to search; () = the usual ones."""
     axes = {axis.key: axis for axis in found}
     usual = [key for key, axis in axes.items() if axis.usual]
-    with st.expander("What is turned", key=f"advise.turned.{name}"):
+    with st.expander("Search space", key=f"advise.turned.{name}"):
         keys = st.multiselect(
             "Parameters",
             [*axes],
@@ -204,7 +204,7 @@ def _render_generalization(found: Advice) -> str:
 
 
 def _describe_search(found: Advice) -> str:
-    how = "all of a grid" if found.method == "grid" else "asked for by optuna's multi-objective TPE sampler"
+    how = "all of a grid" if found.method == "grid" else "chosen by optuna's multi-objective TPE sampler"
     left = "".join(f", {many:,} left out: {why}" for why, many in found.left_out.items())
     sessions = f"{len(found.searched):,} sessions searched" if len(found.searched) != 1 else "1 session searched"
     bad = f", {found.impossible:,} could not be done" if found.impossible else ""
@@ -234,8 +234,8 @@ def _keep_point(found: Advice) -> None:
 def _draw_point(found: Advice, number: int) -> None:
     """One setting: what it came to, what differs from the file, its text, and a way to keep it."""
     point = found.points[number]
-    kind = "Advised" if number == found.chosen else "On the front" if number in found.front else "Tried"
-    kind = kind if number else "As its file says"
+    kind = "Advised" if number == found.chosen else "Pareto-optimal" if number in found.front else "Tried"
+    kind = kind if number else "Defaults"
     at, base = point.searched, found.points[0].searched
     words = {axis.key: axis.words for axis in found.axes}
     changes = "".join(
@@ -244,12 +244,13 @@ def _draw_point(found: Advice, number: int) -> None:
         else f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{escape(value)}</b></span>'
         for key, value in point.changes.items()
     )
-    holdout = f"{point.held.usd:,.2f} USD, {point.held.lost:,} lost" if point.held else "not looked at"
+    factor = "" if at.factor is None else f"{format_factor(at.factor)} of what it cost; "
+    holdout = f"{format_usd(point.held.usd)}, {point.held.lost:,} lost" if point.held else "not looked at"
     rows = {
-        "Cost": (f"{at.usd:,.2f} USD", f"{base.usd:,.2f} as its file says"),
-        "Lost references": (f"{at.lost:,}", f"of {at.uses:,}; {base.lost:,} as its file says"),
+        "Cost": (format_usd(at.usd), f"{factor}{format_usd(base.usd)} with defaults"),
+        "Lost references": (f"{at.lost:,}", f"of {at.uses:,}; {base.lost:,} with defaults"),
         "On held-out sessions": (holdout, f"{len(found.held):,} of them"),
-        "Not to be sent": (f"{at.unsent:,}", f"of {at.requests:,} requests"),
+        "Over the limit": (f"{at.unsent:,}", f"of {at.requests:,} requests"),
         "Fullest prompt": (f"{at.peak:.0%}", "of its window"),
     }
     body = "".join(

@@ -11,18 +11,18 @@ import streamlit as st
 import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
 
-from pages.parts import opening, policies, theme, widgets
-from pages.parts.formats import escape
+from pages.parts import opening, policies, theme, url, widgets
+from pages.parts.formats import escape, format_usd
 from pages.plan import links
 
 WORDS = {
     "window": "Window",
     "system": "System prompt",
     "tools": "Tools",
-    "person": "You say, a turn",
-    "answer": "Answer, a turn",
-    "results": "Tool results, a turn",
-    "calls": "Tool rounds, a turn",
+    "person": "User tokens per turn",
+    "answer": "Answer tokens per turn",
+    "results": "Tool results per turn",
+    "calls": "Tool rounds per turn",
     "turns": "Turns",
     "pause": "Pause (seconds)",
 }
@@ -37,42 +37,33 @@ STEPS = {
     "turns": 10,
     "pause": 60,
 }
-WHAT = {"budget": "Budget", "advise": "Advise"}
+WHAT: dict[Literal["budget", "advise"], str] = {"budget": "Budget", "advise": "Advise"}
 
 
 def choose_tool() -> Literal["budget", "advise"]:
     """Which of the two this page shows; the URL says it."""
-    wanted = st.query_params.get("what", "")
-    picked = st.segmented_control(
-        "What to plan",
-        [*WHAT],
-        default=wanted if wanted in WHAT else "budget",
-        required=True,
-        format_func=WHAT.__getitem__,
-        key="plan.what",
-        label_visibility="collapsed",
-    )
-    st.query_params["what"] = picked
-    return "advise" if picked == "advise" else "budget"
+    return url.draw_choice("What to plan", WHAT, "what", "plan.what")
 
 
 def draw(shown: opening.ShownSession | None = None) -> None:
     """Fields, the answer in a sentence, a line per policy over turns, and all of it as a table."""
     st.html(
-        '<div class="ts-empty">No session needed: sizes are in tokens. What policies do is planned as for any session.</div>'
+        '<div class="ts-empty">No session is needed: set the sizes, in tokens, and see how each policy fills the window.</div>'
     )
     known = {name: policy for name, policy in policies.load_policies().policies.items() if name != policies.RECORDED}
-    named = [name for name in st.query_params.get("policies", "").split(",") if name in known]
+    named = [name for name in url.get_view("policies").split(",") if name in known]
+    named = named or [name for name in library.CALCULATED_POLICIES if name in known]
     try:
         shape = _draw_fields()
         picked = st.multiselect(
             "Policies",
             [*known],
-            named or [name for name in library.CALCULATED_POLICIES if name in known],
+            named,
             key="plan.policies",
             format_func=lambda name: known[name].title or name,
+            on_change=url.follow("policies", "plan.policies", named),
         )
-        st.query_params["policies"] = ",".join(picked)
+        url.write("policies", "plan.policies", ",".join(picked))
         made = _calculate(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
@@ -80,8 +71,10 @@ def draw(shown: opening.ShownSession | None = None) -> None:
     if not made.outlooks:
         return
     st.html(_render_answer(made))
+    figure = figures.draw_turns(made.outlooks, theme.get_theme())
+    st.html(_render_legend(made, figure))
     st.plotly_chart(
-        figures.draw_turns(made.outlooks, theme.get_theme()),
+        figure.update_layout(showlegend=False),
         key="plan-turns",
         theme=None,
         config={"displayModeBar": False},
@@ -117,6 +110,7 @@ def _read_field(name: str, usual: int) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else usual
 
 
+STROKES = {"dash": "dashed", "dot": "dotted", "dashdot": "dashed"}  # Plotly's names of strokes -> those of CSS
 MODELS = ("claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-5", "gpt-5", "gpt-5-mini", "gemini-2.5-pro")
 
 
@@ -133,7 +127,7 @@ def _render_answer(made: library.Calculation) -> str:
         best = min(through, key=lambda each: each.row.usd or 0)
         many = f"{len(through)} of {len(made.outlooks)} policies get"
         first = f"; it cuts first at turn {best.first:,}" if best.first else " and cuts nothing"
-        sentence = f"{many} through all {turns:,} turns. {best.row.title} is the cheapest: {best.row.usd:,.2f} USD{first}."
+        sentence = f"{many} through all {turns:,} turns. {best.row.title} is the cheapest: {format_usd(best.row.usd)}{first}."
     elif any(each.ends is None for each in made.outlooks):
         sentence = f"No price is known for {made.shape.model}; how full the window gets is known all the same."
     else:
@@ -141,23 +135,35 @@ def _render_answer(made: library.Calculation) -> str:
     return f'<div class="ts-headline">{escape(sentence)}</div>'
 
 
+def _render_legend(made: library.Calculation, figure: figures.Figure) -> str:
+    """Which line is whose. It wraps in a narrow window, where a legend inside the chart has to be scrolled."""
+    lines = (trace.line for trace in figure.data if trace.mode == "lines")
+    keys = "".join(
+        f'<span><i style="width:22px;border-top:2px {STROKES.get(line.dash, "solid")} {line.color}"></i>'
+        f"{escape(each.row.title)}</span>"
+        for each, line in zip(made.outlooks, lines, strict=True)
+    )
+    return f'<div class="ts-legend">{keys}</div>'
+
+
 def _draw_table(made: library.Calculation) -> None:
     rows = made.outlooks
     st.dataframe(
         {
             "policy": [each.row.title for each in rows],
-            "USD": [None if each.row.usd is None else float(each.row.usd) for each in rows],
+            "cost": [None if each.row.usd is None else float(each.row.usd) for each in rows],
             "from cache": [100 * each.row.cost.cache_share for each in rows],
             "kept": [100 * each.row.kept_share for each in rows],
             "peak fill": [100 * each.row.peak[0] for each in rows],
             "first cut, turn": [each.first for each in rows],
             "cuts": [each.cuts for each in rows],
-            "does not fit from turn": [each.ends for each in rows],
+            "overflows at turn": [each.ends for each in rows],
         },
         hide_index=True,
         key="plan.table",
+        placeholder="–",
         column_config={
-            "USD": st.column_config.NumberColumn(format="%.2f", help="list prices, prompt cache simulated, summaries included"),
+            "cost": st.column_config.NumberColumn(format="$%.2f", help="list prices, simulated prompt cache, with summaries"),
             **{
                 name: st.column_config.NumberColumn(format="%.0f %%", help=hint)
                 for name, hint in {

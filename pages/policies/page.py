@@ -1,24 +1,121 @@
-"""The policies: all of them by system, and a page for each with its rules, parameters, constants and pictures."""
+"""The policies: found by tool, kind and proof, each in a line; the strategies that they follow; and the details of one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
+from turnscope.extensions import list_problems
+from turnscope.views import policy_traits
 
-from pages.parts import header, policies, theme
-from pages.policies import policy_page
+from pages.parts import header, policies, theme, widgets
+from pages.parts.formats import escape, shorten
+from pages.policies import list as policy_list
+from pages.policies import policy_page, strategies
 
 SHEET = Path(__file__).parent / "browser" / "policies.css"
+MAX_PICKED = 20  # that an address names
 
 
 def draw() -> None:
     """Draw the page."""
-    header.draw_optional_header()
+    shown = header.draw_optional_header(middle=False)
     theme.add_sheet(SHEET)
     known = policies.load_policies()
+    traits = policy_traits.list_traits(known)
     name = st.query_params.get("policy", "")
-    if name in known.policies:
-        policy_page.draw(known, name)
-    else:
-        policy_page.draw_list(known, name)
+    picked = [each for each in st.query_params.get("picked", "").split(",") if each in known.policies][:MAX_PICKED]
+    _draw_heading(len(traits), picked, shown.entry.id if shown else "")
+    for problem in list_problems():
+        widgets.draw_notice(problem)
+    if name and name not in known.policies:
+        st.html(f'<div class="ts-card nothing" role="status"><b>There is no policy {escape(shorten(name, 60))} here.</b></div>')
+        name = ""
+    found = _filter(traits)
+    with st.container(key="policies-main"):
+        left, right = st.columns([1, 1], gap="medium")
+    with left:
+        st.html('<div class="policy-head"><span>left of a full window</span><span>cost × record</span><span>lost</span></div>')
+        policy_list.draw(found, name, picked)
+    with right:
+        if name:
+            policy_page.draw(known, next(each for each in traits if each.name == name))
+        strategies.draw(known)
+
+
+def _draw_heading(many: int, picked: Sequence[str], session: str) -> None:
+    """The title, and a way to compare what is chosen on the session that is shown."""
+    with st.container(horizontal=True, vertical_alignment="center", key="policies-head"):
+        st.html(
+            '<div class="policy-title"><h2>Policies</h2>'
+            f"<span>{many:,} ways to keep a conversation inside its window</span></div>",
+            width="stretch",
+        )
+        if picked:
+            query = {"session": session} if session else {}
+            link = f"/compare?{urlencode(query | {'policies': ','.join((policies.RECORDED, *picked))})}"
+            st.html(
+                f'<a class="policy-compare" href="{escape(link)}" target="_self">Compare {len(picked):,} on this session</a>',
+                width="content",
+            )
+
+
+def _filter(traits: Sequence[policy_traits.Traits]) -> tuple[policy_traits.Traits, ...]:
+    """The policies that the filters leave; what is chosen is part of the address."""
+    words, system, kinds, proofs, lossless = _draw_filters(traits)
+    chosen = {"find": words, "tool": system, "kind": ",".join(kinds), "proof": ",".join(proofs), "lossless": "1" * lossless}
+    for key, value in chosen.items():
+        if value:
+            st.query_params[key] = value
+        else:
+            st.query_params.pop(key, None)
+    return tuple(
+        each
+        for each in traits
+        if each.matches(words)
+        and system in (None, each.system)
+        and (not kinds or {*kinds} & {*each.kinds})
+        and (not proofs or each.proof in proofs)
+        and (not lossless or each.is_lossless)
+    )
+
+
+def _draw_filters(traits: Sequence[policy_traits.Traits]) -> tuple[str, str | None, list[str], list[str], bool]:
+    """Draw the filters, and give words, tool, kinds, proofs, and whether only lossless policies are listed."""
+    systems = list(dict.fromkeys(each.system for each in traits))
+    query = st.query_params
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="policies-filters"):
+        words = st.text_input("Search", query.get("find", ""), key="policies.find", placeholder="name, tool, words", width=220)
+        system = st.selectbox(
+            "Tool", systems, _find(systems, query.get("tool", "")), key="policies.tool", placeholder="all tools", width=200
+        )
+        kinds = st.pills(
+            "Kind",
+            list(policy_traits.KINDS),
+            selection_mode="multi",
+            default=[each for each in query.get("kind", "").split(",") if each in policy_traits.KINDS],
+            format_func=policy_traits.KINDS.__getitem__,
+            key="policies.kind",
+        )
+        counts = {proof: sum(each.proof == proof for each in traits) for proof in policy_traits.PROOFS}
+        proofs = st.pills(
+            "Proof",
+            list(policy_traits.PROOFS),
+            selection_mode="multi",
+            default=[each for each in query.get("proof", "").split(",") if each in policy_traits.PROOFS],
+            format_func=lambda proof: f"{policy_traits.PROOFS[proof]} {counts[proof]}",
+            key="policies.proof",
+        )
+        lossless = st.toggle(
+            "Lossless",
+            query.get("lossless") == "1",
+            key="policies.lossless",
+            help="lost no reference on any of the bundled samples",
+        )
+    return words, system, kinds, proofs, lossless
+
+
+def _find(names: Sequence[str], wanted: str) -> int | None:
+    return names.index(wanted) if wanted in names else None

@@ -1,82 +1,138 @@
-"""A page about a policy, and the list of all of them, from what the engine says of each."""
+"""The details of one policy: what it does, what is left of a full window, its figures, rules, parameters and evidence."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import streamlit as st
 from turnscope import library
-from turnscope.extensions import list_problems
-from turnscope.views import policy_groups, policy_pages
+from turnscope.views import policy_figures, policy_pages, policy_traits
 
-from pages.parts import shell, widgets
+from pages.parts import shell
 from pages.parts.formats import escape, shorten
+from pages.policies import strategies
+
+EVIDENCE = ("Source", "Version", "Fidelity", "Counts with", "Tools are sent as", "Package")  # facts that stand at the end
+
+STEM = 5  # letters by which two forms of a word are the same
+COMMON = frozenset("the and for that which from with each".split())
+REPEATED = 0.6  # share of a text's words that its label has already
 
 
-def draw_list(known: library.PolicyCatalog, wanted: str) -> None:
-    """All policies by system, each with how sure it is and one sentence.
+def draw(known: library.PolicyCatalog, traits: policy_traits.Traits) -> None:
+    """Draw the details of a policy, with ways to the debugger and back to the list.
 
     Args:
         known: all policies.
-        wanted: a name that is none of theirs; "" = none was wanted.
+        traits: the policy.
     """
-    if wanted:
+    made = policy_pages.build_page(known.policies[traits.name], traits.system)
+    with st.container(key="policy-detail"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            tone = "good" if traits.proof == "verified" else ""
+            proof = f'<span class="ts-chip {tone}">{policy_traits.PROOFS[traits.proof]}</span>'
+            st.html(f'<div class="policy-title"><h3>{escape(made.title)}</h3>{proof}</div>', width="stretch")
+            st.page_link(
+                shell.find_page("debugger"),
+                label="In the debugger",
+                icon=":material/bug_report:",
+                query_params={"policy": traits.name},
+            )
+            if st.button("Close", icon=":material/close:", type="tertiary", key="policies.close"):
+                st.query_params.pop("policy", None)
+                st.rerun()
+        sentences = "".join(f"<li>{escape(each)}</li>" for each in _split_sentences(made.doc))
         st.html(
-            f'<div class="ts-card nothing" role="status"><b>There is no policy {escape(shorten(wanted, 60))} here.</b></div>'
+            f'<div class="policy-page"><ol class="doc">{sentences}</ol>{_render_window(traits.figures)}'
+            f"{_render_samples(traits.figures)}{_render_facts(made, of_evidence=False)}{_render_rules(made)}"
+            f"<details><summary>Evidence and constants</summary>{_render_facts(made, of_evidence=True)}</details></div>"
         )
-    st.html('<div class="ts-title"><h1>Policies</h1></div>')
-    for problem in list_problems():
-        widgets.draw_notice(problem)
-    st.html("".join(_render_group(known, group) for group in policy_groups.group_policies(known)))
 
 
-def _render_group(known: library.PolicyCatalog, group: policy_groups.PolicyGroup) -> str:
-    rows = "".join(_render_row(known, name) for name in group.names)
-    return f'<section class="policy-list"><h4>{escape(group.title)}</h4><ul>{rows}</ul></section>'
+def _split_sentences(doc: str) -> list[str]:
+    return [f"{each.rstrip('.')}." for each in doc.split(". ") if each]
 
 
-def _render_row(known: library.PolicyCatalog, name: str) -> str:
-    policy = known.policies[name]
-    sure = f'<span class="ts-chip" title="{escape(policy.fidelity)}">{escape(policy_groups.summarize_fidelity(policy))}</span>'
-    link = f'<a href="policies?policy={escape(name)}" target="_self">{escape(policy.title)}</a>'
-    return f"<li>{link} {sure} <span>{escape(policy_pages.get_first_sentence(policy.doc))}</span></li>"
+def _render_window(figures: policy_figures.PolicyFigures | None) -> str:
+    """A full window before and after: as it would be with everything kept, and as the policy sends it."""
+    whole = policy_figures.load_figures().get("keep-everything")
+    if figures is None or whole is None or not figures.strip:
+        return ""
+    widest = max(1.0, *(sum(part.share for part in each.strip) for each in (whole, figures)))
+    rows = (("everything kept", whole), ("under the policy", figures))
+    lines = "".join(
+        f"<dt>{name}</dt><dd>{strategies.render_strip(each.strip, widest)}</dd>"
+        f"<dd>{sum(part.share for part in each.strip):.0%}</dd>"
+        for name, each in rows
+    )
+    limit = f'<i class="limit" style="left:calc({100 / widest:.1f}%)"></i>'
+    return (
+        f'<h4>A conversation of 217,000 tokens in a window of 200,000</h4><dl class="policy-window">{lines}'
+        f'<dt></dt><dd class="mark">{limit}</dd><dd></dd></dl>'
+    )
 
 
-def draw(known: library.PolicyCatalog, name: str) -> None:
-    """The page of one policy, with ways to the list and to the debugger.
+def _render_samples(figures: policy_figures.PolicyFigures | None) -> str:
+    """Its figures on each sample."""
+    if figures is None or not figures.samples:
+        return ""
+    rows = "".join(
+        f'<tr><td><a href="/compare?session={escape(name)}" target="_self">{escape(name.replace("-", " "))}</a></td>'
+        f"<td>×{each.factor:.2f}</td><td>{each.lost:.1%}</td><td>{f'{each.unsent:.0%}' if each.unsent else 'none'}</td></tr>"
+        for name, each in figures.samples.items()
+    )
+    head = "<tr><th>sample session</th><th>cost × record</th><th>lost references</th><th>requests rejected</th></tr>"
+    return f'<h4>Measured</h4><table class="numbers"><thead>{head}</thead><tbody>{rows}</tbody></table>'
 
-    Args:
-        known: all policies.
-        name: name of the policy.
-    """
-    groups = (group.title for group in policy_groups.group_policies(known) if name in group.names)
-    made = policy_pages.build_page(known.policies[name], next(groups, ""))
-    with st.container(horizontal=True, vertical_alignment="center"):
-        chips = f'<span class="ts-chip">{escape(made.group)}</span><span class="ts-chip">{escape(made.name)}</span>'
-        st.html(f'<div class="ts-title"><h1>{escape(made.title)}</h1>{chips}</div>', width="stretch")
-        st.page_link(shell.find_page("policies"), label="All policies", icon=":material/list:")
-        debugger = {"policy": name}
-        st.page_link(shell.find_page("debugger"), label="In the debugger", icon=":material/bug_report:", query_params=debugger)
-    facts = "".join(f"<dt>{escape(fact)}</dt><dd>{escape(text)}</dd>" for fact, text in made.facts)
-    models = "".join(f"<dt>For models like {escape(pattern)}</dt><dd>{escape(text)}</dd>" for pattern, text in made.models)
-    budget = ", ".join(f"{words} = {value}" for words, value, _ in made.budget.parameters)
+
+def _render_facts(made: policy_pages.PolicyPage, *, of_evidence: bool) -> str:
+    facts: Sequence[tuple[str, str]] = [(name, text) for name, text in made.facts if (name in EVIDENCE) is of_evidence]
+    if of_evidence:
+        facts = [*facts, *made.constants]
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    return f'<dl class="ts-glossary">{rows}</dl>'
+
+
+def _render_rules(made: policy_pages.PolicyPage) -> str:
+    """The budget and the rules in their order, each with its parameters; what it does stands in the first line."""
+    budget = _render_parameters(made.budget.parameters)
     rules = "".join(map(_render_rule, made.rules)) or "<li>No rule: everything is kept.</li>"
-    constants = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in made.constants)
-    st.html(
-        f'<div class="policy-page"><p>{escape(made.doc)}</p>'
-        f'<dl class="ts-glossary">{facts}<dt>Budget</dt><dd>{escape(budget)}</dd>{models}</dl>'
-        f"<h4>Rules, in order</h4><ol>{rules}</ol>"
-        + (f'<h4>Constants of the original</h4><dl class="ts-glossary">{constants}</dl>' if constants else "")
-        + "</div>"
+    return f"<h4>Budget</h4>{budget}{_render_models(made)}<h4>Rules, in order</h4><ol>{rules}</ol>"
+
+
+def _render_models(made: policy_pages.PolicyPage) -> str:
+    """What differs for models of some names; nothing where nothing does."""
+    if not made.models:
+        return ""
+    rows = "".join(
+        f"<tr><td><code>{escape(value.pattern)}</code></td><td>{escape(shorten(value.text, 300))}</td>"
+        f"<td>{escape(value.label)}</td></tr>"
+        for value in made.models
+    )
+    head = "<tr><th>models like</th><th>value</th><th>parameter</th></tr>"
+    return (
+        "<h4>For some models: the first pattern that fits the model's name holds</h4>"
+        f'<table class="models"><thead>{head}</thead><tbody>{rows}</tbody></table>'
     )
 
 
 def _render_rule(rule: policy_pages.RulePage) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(words)}</td><td>{escape(shorten(value, 300))}</td><td>{escape(text)}</td></tr>"
-        for words, value, text in rule.parameters
-    )
-    table = f"<table>{rows}</table>" if rows else ""
-    title, _, lines = rule.picture.partition("\n")
-    picture = f"<figure><figcaption>{escape(title)}</figcaption><pre>{escape(lines)}</pre></figure>" if lines else ""
     more = " · ".join(text for text in (rule.memory, rule.source) if text)
     name = escape(rule.name.replace("_", " "))
-    return f"<li><b>{name}</b> {escape(rule.doc)} <small>{escape(more)}</small>{table}{picture}</li>"
+    return f"<li><b>{name}</b> {escape(rule.doc)} <small>{escape(more)}</small>{_render_parameters(rule.parameters)}</li>"
+
+
+def _render_parameters(parameters: Sequence[tuple[str, str, str]]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(words)}</td><td>{escape(shorten(value, 300))}</td>"
+        f"<td>{'' if _repeats(words, text) else escape(text)}</td></tr>"
+        for words, value, text in parameters
+    )
+    return f"<table>{rows}</table>" if rows else ""
+
+
+def _repeats(label: str, text: str) -> bool:
+    """Whether most words of a text are in its label, in whatever form, so that it adds nothing."""
+    known, words = ({word[:STEM] for word in re.findall(r"[a-z]{3,}", each.lower())} - COMMON for each in (label, text))
+    return bool(words) and len(words & known) >= REPEATED * len(words)

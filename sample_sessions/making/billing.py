@@ -15,6 +15,7 @@ import toktok
 FACTOR = 1.2  # Claude 4.5 family: Claude tokens per o200k token, English and Python mixed
 PER_MESSAGE = 5  # role and separators of one message, in Claude tokens
 SHORTEST = {"claude-opus-4-5-20251101": 4096, "claude-sonnet-4-5-20250929": 1024}  # tokens below which nothing is cached
+LOOKBACK = 20  # blocks before the end of a prompt in which the provider looks for what it holds
 CACHE_SECONDS = 300.0  # the short time to live of a cache entry; every read renews it
 
 _counts: dict[str, int] = {}
@@ -49,7 +50,7 @@ def readable(block: dict[str, Any]) -> str:
 
 
 class Item(NamedTuple):
-    """One countable thing of a prompt, in the order in which it is sent."""
+    """One countable thing of a prompt, in the order in which it is sent. A separator of messages has a key below 0."""
 
     key: int
     tokens: int
@@ -64,6 +65,12 @@ class Entry(NamedTuple):
     tokens: int
 
 
+def _is_found(held: tuple[int, ...], keys: tuple[int, ...]) -> bool:
+    """Say whether a prompt of `keys` begins with what is held, near its end; system and tools have their own mark."""
+    near = sum(key >= 0 for key in keys[len(held) :]) <= LOOKBACK
+    return (near or not held) and keys[: len(held)] == held
+
+
 @dataclass
 class Cache:
     """The provider's prompt cache as one client meets it: a list of warm prefixes per model."""
@@ -73,13 +80,16 @@ class Cache:
     used: dict[str, float] = field(default_factory=dict)
 
     def bill(self, model: str, keys: tuple[int, ...], prompt: int, fresh: int, now: float) -> dict[str, Any]:
-        """Split a prompt of `prompt` tokens into read, written and `fresh` ones, as of second `now`, and remember it."""
+        """Split a prompt of `prompt` tokens into read, written and `fresh` ones, as of second `now`, and remember it.
+
+        An entry is found within `LOOKBACK` blocks of the prompt's end; further back only system and tools are.
+        """
         entries = self.warm.get(model, [])
         if now - self.used.get(model, -1e9) >= CACHE_SECONDS:
             entries = []
         if prompt - fresh < SHORTEST[model]:
             fresh = prompt
-        read = next((e.tokens for e in reversed(entries) if keys[: len(e.keys)] == e.keys), 0)
+        read = next((e.tokens for e in reversed(entries) if _is_found(e.keys, keys)), 0)
         cached = prompt - fresh
         entries = [e for e in entries if keys[: len(e.keys)] == e.keys]
         if cached:

@@ -48,7 +48,7 @@ class Recorder:
     model: str
     start: str
     prefix: int
-    version: str = "2.1.40"
+    version: str = "2.0.30"  # it does not ask for the thinking of past turns to stay, as later ones do
     session: str = ""
     agent: str = ""
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Recorder:
 
     def _message(self) -> None:
         self.keys += 1
-        self.items.append(Item(self.keys, PER_MESSAGE, False, self.turn))
+        self.items.append(Item(-self.keys, PER_MESSAGE, False, self.turn))
 
     def prompt(self, text: str, after: float) -> None:
         """Record what the user typed, `after` seconds later than whatever came before."""

@@ -24,12 +24,12 @@ LEAST = 30.0  # settings per minute
 
 def sessions() -> list[turnscope.Session]:
     """The largest sessions with a price; each file alone, so that what cannot be read is passed over."""
-    found = [session for path in find_sources(OPEN) for session in _of(path)]
+    found = [session for path in find_sources(OPEN) for session in _load_sessions(path)]
     priced = [session for session in found if turnscope.overview(session).total]
     return sorted(priced, key=lambda session: -len(session.requests))[:SESSIONS]
 
 
-def _of(path: Path) -> Iterator[turnscope.Session]:
+def _load_sessions(path: Path) -> Iterator[turnscope.Session]:
     try:
         for entry in turnscope.entries(path):
             yield turnscope.load(path, entry)

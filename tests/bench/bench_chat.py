@@ -70,18 +70,18 @@ class Timed:
         streaming = client.messages.with_streaming_response
         create = streaming.create
 
-        def noted(**body: Any) -> Any:
+        def note_call(**body: Any) -> Any:
             self.handed = time.thread_time()
             return create(**body)
 
-        streaming.create = noted  # type: ignore[method-assign, assignment]
+        streaming.create = note_call  # type: ignore[method-assign, assignment]
 
-    def sent(self) -> float:
+    def get_sent_at(self) -> float:
         """When the message itself arrived."""
         return next(at for path, at in reversed(self.arrived) if "count_tokens" not in path)
 
 
-def stored(threads: Threads, requests: int, policy: str) -> str:
+def store_chat(threads: Threads, requests: int, policy: str) -> str:
     """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
     thread = threads.create(title="long", about={"policy": policy})
     growing = LiveSession(Session(thread, source=SOURCE), make_estimator(PRICES.find_facts(MODEL).family))
@@ -102,7 +102,7 @@ def stored(threads: Threads, requests: int, policy: str) -> str:
     return thread
 
 
-def measured(chat: Any, server: Timed) -> tuple[list[float], list[float], list[float]]:
+def measure_turns(chat: Any, server: Timed) -> tuple[list[float], list[float], list[float]]:
     """Milliseconds per turn: own work until the SDK is called, until the request arrives, from first byte to first text."""
     own, sending, first = [], [], []
     for n in range(SENDS + 1):
@@ -115,7 +115,7 @@ def measured(chat: Any, server: Timed) -> tuple[list[float], list[float], list[f
             assert isinstance(event, RequestPlanned | QueryAnswered | TextDelta | RequestDone), event
         if n:  # the first one opens the connection and imports what the SDK imports late
             own.append(1e3 * (server.handed - cpu))
-            sending.append(1e3 * (server.sent() - begun - server.counting))
+            sending.append(1e3 * (server.get_sent_at() - begun - server.counting))
             first.append(1e3 * (shown - server.first))
     return own, sending, first
 
@@ -129,7 +129,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, OfflineServer() as offline:
         threads, server = Threads(Path(folder, "chats.db")), Timed(offline)
         begun = time.perf_counter()
-        thread = stored(threads, given.requests, given.policy)
+        thread = store_chat(threads, given.requests, given.policy)
         print(f"{given.requests} requests stored in {time.perf_counter() - begun:.1f} s")
         begun = time.perf_counter()
         session = threads.load(thread)
@@ -141,7 +141,7 @@ def main() -> int:
         profile = cProfile.Profile()
         if given.profile:
             profile.enable()
-        own, sending, first = measured(chat, server)
+        own, sending, first = measure_turns(chat, server)
         if given.profile:
             profile.disable()
             pstats.Stats(profile).sort_stats("cumtime").print_stats(45)

@@ -57,12 +57,12 @@ class Met:
     sizes: Mapping[int, tuple[int, int]]
 
 
-def recorded(session: Session) -> list[int]:
+def find_recorded(session: Session) -> list[int]:
     """Requests at which the log first shows that the tool condensed something."""
     return sorted({seen.request for seen in session.observed if seen.edit.action == "condense"})
 
 
-def observing(policy: Policy) -> Policy:
+def make_observing(policy: Policy) -> Policy:
     """The policy with the trigger that the log shows."""
     steps = (
         replace(s, params=replace(s.params, trigger="observed")) if hasattr(s.params, "trigger") else s for s in policy.rules
@@ -73,14 +73,15 @@ def observing(policy: Policy) -> Policy:
 def met(session: Session, policy: Policy, trigger: str) -> Met:
     """Replay a session; a compaction is met where the policy condenses at the very request."""
     sizes: dict[int, tuple[int, int]] = {}
-    for plan in turnscope.replay(session, observing(policy) if trigger == "observed" else policy).plans:
+    for plan in turnscope.replay(session, make_observing(policy) if trigger == "observed" else policy).plans:
         for decision in plan.decisions:
             if decision.action == "condense" and decision.splice and decision.rule != DROP_DECISION:
                 facts = decision.edit.facts
                 sizes[plan.request.n] = (facts["tokens"], facts.get("mark") or facts.get("limit") or 0)
-    wanted = {*recorded(session)}
+    wanted = {*find_recorded(session)}
     did = {*sizes}
-    return Met(policy.name, trigger, *(tuple(sorted(part)) for part in (wanted & did, wanted - did, did - wanted)), sizes)
+    hits, missed, extra = (tuple(sorted(part)) for part in (wanted & did, wanted - did, did - wanted))
+    return Met(policy.name, trigger, hits, missed, extra, sizes)
 
 
 def lines(name: str, session: Session) -> Iterator[tuple[str, bool]]:
@@ -158,11 +159,11 @@ def report(places: list[Path], made: bool) -> Iterator[tuple[str, bool]]:
     for name, session in sessions(places):
         if session.source == "task-folder":
             yield task_line(name, session, None)
-        elif recorded(session):
+        elif find_recorded(session):
             yield from lines(name, session)
     if made:
         with TemporaryDirectory() as folder:
-            for path, window in original_tasks.made(Path(folder)):
+            for path, window in original_tasks.write_tasks(Path(folder)):
                 yield task_line(path.parent.name, turnscope.load(path), window)
 
 

@@ -83,7 +83,7 @@ def run(path: Path, folder: Path, processes: int) -> tuple[float, float, IndexJo
     return time.perf_counter() - began, cpu() - used, job
 
 
-def indexing(folder: Path, megabytes: float) -> bool:
+def measure_index(folder: Path, megabytes: float) -> bool:
     """Index everything with one process and with two, and again."""
     good, times, work = True, {}, {}
     for processes in (1, 2):
@@ -102,14 +102,14 @@ def indexing(folder: Path, megabytes: float) -> bool:
     return good
 
 
-def searching(path: Path) -> bool:
+def measure_searches(path: Path) -> bool:
     """Median and longest of some searches, in seconds."""
     longest = 0.0
     for query in QUERIES:
         times = []
         for _ in range(5):
             began = time.perf_counter()
-            count, _ = index_queries.search(path, query)
+            count, _, _ = index_queries.search(path, query)
             times.append(time.perf_counter() - began)
         longest = max(longest, statistics.median(times))
         print(f"  {query:<22} {count:>5} blocks, {1e3 * statistics.median(times):6.1f} ms")
@@ -131,7 +131,7 @@ def page(folder: Path) -> bool:
     with kept._begin_write(home / "library.db") as db:
         for n in range(0, 5_000, 2):
             path = projects / f"-home-project{n % 40}" / f"{n:06}.jsonl"
-            values = {name: getattr(one, name) for name in one.__slots__} | {"path": str(path), "title": f"Session {n}"}
+            values = {name: getattr(one, name) for name in one.__struct_fields__} | {"path": str(path), "title": f"Session {n}"}
             spent = tuple((f"{n}-{k}", f"2026-0{1 + n % 9}-{1 + k % 28:02}", "claude-opus-4-5", 10**9 * k) for k in range(40))
             kept._insert_row(db, kept.IndexedSession(type(one)(**values), spent, ((f"2026-0{1 + n % 9}-03", 1),), ()))
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
@@ -167,7 +167,7 @@ def conversation(n: int, messages: int = 12) -> dict[str, object]:
     return {**about, "mapping": nodes, "current_node": f"{n}-{messages - 1}", "conversation_id": f"c{n}"}
 
 
-def listing(folder: Path) -> bool:
+def measure_listing(folder: Path) -> bool:
     """CPU seconds and megabytes of a process that lists an export, alone and in its zip."""
     file, packed = folder / "conversations.json", folder / "export.zip"
     with file.open("w") as out:
@@ -199,12 +199,12 @@ def main() -> int:
     folder.mkdir()
     try:
         print("ChatGPT export")
-        good = listing(folder.parent)  # first: a process takes over how large the one that starts it was
+        good = measure_listing(folder.parent)  # first: a process takes over how large the one that starts it was
         size = copies(sources, folder, given.megabytes * 1_000_000) / 1e6
         print(f"{size:,.0f} MB in {len(list(folder.rglob('*.jsonl')))} sessions")
-        good &= indexing(folder, size)
+        good &= measure_index(folder, size)
         print("search")
-        good &= searching(folder.parent / "2.db")
+        good &= measure_searches(folder.parent / "2.db")
         print("library page, 5,000 sessions")
         good &= page(folder)
     finally:

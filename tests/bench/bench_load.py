@@ -65,14 +65,14 @@ print(sorted(again)[1], took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 """
 
 
-def timed(run: object) -> float:
+def time_call(run: object) -> float:
     """CPU seconds of one call."""
     start = process_time()
     run()  # type: ignore[operator]
     return process_time() - start
 
 
-def drawn(file: Path, data: Path) -> tuple[float, int, float]:
+def measure_page(file: Path, data: Path) -> tuple[float, int, float]:
     """CPU seconds from choosing the file in the app to the drawn page, the process's peak memory in bytes, and CPU seconds of
     the next run of the page."""
     env = dict(
@@ -101,14 +101,14 @@ def main() -> int:
         size = file.stat().st_size
         # before this process grows: a child's peak begins at its parent's
         told = subprocess.run([sys.executable, "-c", MEASURE, str(file)], cwd=ROOT, capture_output=True, text=True, check=True)
-        at_first, peak, _ = drawn(file, data)
-        known = [drawn(file, data) for _ in range(ROUNDS)]
+        at_first, peak, _ = measure_page(file, data)
+        known = [measure_page(file, data) for _ in range(ROUNDS)]
         loads, firsts, seconds = [], [], []
         for _ in range(ROUNDS):
-            loads.append(timed(lambda: turnscope.load(file)))
+            loads.append(time_call(lambda: turnscope.load(file)))
             store.delete()
-            firsts.append(timed(lambda: store.open(file)))
-            seconds.append(timed(lambda: store.open(file)))
+            firsts.append(time_call(lambda: store.open(file)))
+            seconds.append(time_call(lambda: store.open(file)))
     speed = size / 1e6 / median(loads)
     again = median(first / second for first, second in zip(firsts, seconds, strict=True))
     memory, allowed = int(told.stdout) * 1024, BASE + PER_BYTE * size

@@ -4,6 +4,9 @@ Exit 1 on a fault. The real files at hand, the samples, and what tests write by 
 three damages: to bytes, lines, values, keys, times, ids and parents of JSON, pages and cells of databases, members of archives.
 Each is listed, read (up to `FEW` conversations) and drawn up. A fault is any error but a `TurnscopeError` that has a hint, and
 more than `SLOWER` times what the whole file takes. The same seed makes the same cases, on any number of processes.
+
+Every third case is a damage that a reader can see: something unheard of put in, a count that is none, a record or the end cut
+off. There it is a fault as well where the tokens of all requests shift by more than `SHIFT` and no note says more than before.
 """
 
 from __future__ import annotations
@@ -39,17 +42,19 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "importers"
 import turnscope  # noqa: E402
 from claude_log import Log  # noqa: E402
 from formats import ODD, data_of, database  # noqa: E402
-from turnscope.errors import TurnscopeError  # noqa: E402
+from turnscope.errors import ImporterError, TurnscopeError  # noqa: E402
 from turnscope.reading.claims import claim  # noqa: E402
 from turnscope.reading.containers import open_source  # noqa: E402
 from turnscope.reading.registry import find_importers  # noqa: E402
+from turnscope.session.thread import iter_descendants  # noqa: E402
 from turnscope.share import export_formats  # noqa: E402
 
-OPEN = ROOT.parent / "shared" / "data" / "open"
+OPEN, NEW = (ROOT.parent / "shared" / "data" / name for name in ("open", "new"))
 SAMPLES = ROOT / "sample_sessions"
 FEW = 3  # conversations of a file that are read
 BEGINNING = 2_000_000  # bytes of a larger file that are damaged and read
 SLOWER, AT_LEAST = 10, 0.5  # times the whole file's seconds of CPU; seconds that are never too many
+SHIFT = 0.01  # of the tokens of a file
 HANG = 120  # seconds after which a case counts as one that does not end
 DEEP = "@deep@"
 ODD_TIMES: list[Any] = [
@@ -79,6 +84,8 @@ class Whole:
     format: str
     path: Path
     seconds: float = 0.0
+    tokens: int = 0
+    notes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class Case:
     fault: str = ""
 
 
-def written(folder: Path) -> Iterator[Path]:
+def write_samples(folder: Path) -> Iterator[Path]:
     """Small files of every format, as the importers' tests write them by hand."""
     made = {name: import_module(f"test_{name}") for name in MADE_BY}
     for name, of in MADE_BY.items():
@@ -100,19 +107,29 @@ def written(folder: Path) -> Iterator[Path]:
                 path = folder / f"{name}-{number}.json{'l' * lines}"
                 path.write_bytes(data_of(value, lines))
                 yield path
-    yield made["goose"].stored(folder / "goose.db", made["goose"].MADE)
+    yield made["goose"].write_database(folder / "goose.db", made["goose"].MADE)
     rows = made["thread_tables"].ROWS
     yield database(folder / "threads.db", {"conversation_threads": [{"thread_id": "a"}], "conversation_messages": rows})
-    (folder / "threads.csv").write_bytes(made["thread_tables"].as_csv(rows))
+    (folder / "threads.csv").write_bytes(made["thread_tables"].format_csv(rows))
     yield folder / "threads.csv"
+    yield database(folder / "logs.db", made["library_logs"].make_tables())
     yield made["opencode"].base(folder / "opencode.db", *made["opencode"].MADE, child=True)
+    (folder / "aider.md").write_text(made["newer_logs"].HISTORY)
+    yield folder / "aider.md"
+    yield import_module("test_cursor").write_database(folder / "state.vscdb")
+    yield made["newer_tools"].crush(folder / "crush.db")
+    yield made["local_tools"].write_cursor(folder / "store.db")
+    yield made["local_tools"].write_zed(folder / "zed-threads.db")
+    yield made["local_tools"].write_amazon_q(folder / "data.sqlite3")
+    (folder / "specstory.md").write_text(made["local_tools"].SPECSTORY)
+    yield folder / "specstory.md"
     yield made["opencode"].tree(folder / "opencode-tree", *made["opencode"].MADE)
     history, screen = import_module("test_task_folder").task(3)
     (folder / "task").mkdir()
     (folder / "task" / "api_conversation_history.json").write_bytes(data_of(history))
     (folder / "task" / "ui_messages.json").write_bytes(data_of(screen))
     yield folder / "task"
-    yield made["jan"].saved(folder / "jan-thread", made["jan"].LINEAR)
+    yield made["jan"].write_thread(folder / "jan-thread", made["jan"].LINEAR)
     (folder / "raw-bodies").mkdir()
     import_module("test_raw_bodies").write(folder / "raw-bodies")
     yield folder / "raw-bodies" / "raw"
@@ -140,10 +157,12 @@ def written(folder: Path) -> Iterator[Path]:
 
 
 MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
-    "anthropic_api": lambda t: [[t.answered(t.body(t.user("go")), t.text("ok"), t.call("c"))] * 2],
+    "anthropic_api": lambda t: [[t.make_call(t.body(t.user("go")), t.text("ok"), t.call("c"))] * 2],
     "atif": lambda t: [t.RUN],
     "chatbot_ui": lambda t: [t.v1(), t.v1()["history"], t.ROWS, {"chats": t.CHATS, "messages": t.ROWS}],
-    "chatgpt": lambda t: [[t.made(*t.CHAT, *t.EDIT, current="a"), t.made(*t.CHAT[:4], current="u", id="c2")]],
+    "chatgpt": lambda t: [
+        [t.make_conversation(*t.CHAT, *t.EDIT, current="a"), t.make_conversation(*t.CHAT[:4], current="u", id="c2")]
+    ],
     "claude_ai": lambda t: [[t.chat(*t.OLD), {**t.chat(*t.TREE), "uuid": "c1"}]],
     "cline_sdk": lambda t: [t.FILE],
     "codex": lambda t: [[*t.OPENING, *t.BEHIND]],
@@ -155,20 +174,35 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "jan": lambda t: [{**t.THREAD, "messages": t.LINEAR}],
     "librechat": lambda t: [
         t.export(t.FLAT, branches=True, recursive=False),
-        t.export(t.nested(t.FLAT), branches=True, recursive=True),
+        t.export(t.nest(t.FLAT), branches=True, recursive=True),
     ],
+    "kimi": lambda t: [t.CODE, t.WIRE, t.CONTEXT],
+    "library_logs": lambda t: [t.LOGS, t.MESSAGES],
     "lobechat": lambda t: [t.export(*t.ROWS)],
     "message_lists": lambda t: [t.DICTS, t.MODELS, t.RUNS, t.letta(), t.REVIEW, t.STORE],
     "mini_swe_agent": lambda t: [t.run(t.V1), t.run(t.V2)],
     "open_webui": lambda t: [[t.row(*t.CHAT), t.row(*t.CHAT, id="c2")]],
     "opencode": lambda t: [t.export(*t.MADE)],
     "openai_responses": lambda t: [t.WHOLE],
+    "other_apis": lambda t: [t.GOOGLE, t.BEDROCK],
     "openhands": lambda t: [t.SDK, [{"instance_id": "a", "history": t.OLD}]],
     "otel": lambda t: [[t.export(*(t.span(n, held) for n, held in enumerate(t.genai(), 1)))]],
-    "pi": lambda t: [t.V1, [t.HEAD, *t.linked(t.V1[1:])]],
+    "pi": lambda t: [t.V1, [t.HEAD, *t.link_rows(t.V1[1:])]],
     "qwen_code": lambda t: [t.COMPRESSED],
     "printed": lambda t: [t.CLAUDE, t.GEMINI],
+    "newer_logs": lambda t: [t.CHAT, t.PATCHES, t.EVENTS, t.EXEC],
+    "newer_tools": lambda t: [t.HERMES, t.STUDIO, t.WEB, t.DROID, t.GROK],
+    "sharegpt": lambda t: [t.CHATS],
     "swe_agent": lambda t: [t.run(t.NEW), t.run(t.OLD)],
+    "deepseek": lambda t: [t.CHATS],
+    "gateways": lambda t: [t.LITELLM, t.SPEND, t.HELICONE, t.PORTKEY],
+    "trace_platforms": lambda t: [t.MLFLOW, t.PHOENIX, t.OTLP, t.RUNS],
+    "vercel_ui": lambda t: [t.CHAT, t.OLD, t.CHUNKS],
+    "local_tools": lambda t: [
+        *(t.AMP, t.LM_STUDIO, t.ZED, t.OLD_ZED, t.TEXT_ZED, t.AMAZON_Q, t.NEWER_Q, t.KIRO_CHAT),
+        *(t.KIRO, t.KIRO_EVENTS, t.ANTIGRAVITY, t.CURSOR_LINES),
+    ],
+    "exported_chats": lambda t: [t.LE_CHAT, t.PERPLEXITY, t.THREADS, t.REPLAY],
     "thread_tables": lambda t: [t.ROWS, {"conversation_threads": [], "conversation_messages": t.ROWS}],
 }
 """What each importer's tests call the conversations that they write."""
@@ -176,19 +210,25 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
 
 def wholes(folder: Path, large: bool = True) -> list[Whole]:
     """Everything that is damaged, each with the format that claims it. Not `large`: what tests write, and nothing else."""
-    found = [*written(folder)]
+    found = [*write_samples(folder)]
     if large:
-        found += [_beginning(file, folder) for file in sorted(SAMPLES.glob("*.jsonl"))]
+        found += [_cut_copy(file, folder) for file in sorted(SAMPLES.glob("*.jsonl"))]
     if large and OPEN.is_dir():
         tasks = OPEN / "roo-cline"
         files = (
-            file for file in sorted(OPEN.glob("*/*")) + sorted(OPEN.glob("claude-code/worktrees/*.jsonl")) if file.is_file()
+            file
+            for file in (
+                *sorted(OPEN.glob("*/*")),
+                *sorted(OPEN.glob("claude-code/worktrees/*.jsonl")),
+                *sorted(NEW.glob("*/*")),
+            )
+            if file.is_file()
         )
-        found += [*(_beginning(file, folder) for file in files), *(each for each in tasks.iterdir() if each.is_dir())]
-    return [Whole(_format(path), path, _seconds(path)) for path in found if _opens(path)]
+        found += [*(_cut_copy(file, folder) for file in files), *(each for each in tasks.iterdir() if each.is_dir())]
+    return [Whole(_format(path), path, _seconds(path), *add_up(path)) for path in found if _opens(path)]
 
 
-def _beginning(file: Path, folder: Path) -> Path:
+def _cut_copy(file: Path, folder: Path) -> Path:
     if file.stat().st_size <= BEGINNING:
         return file
     path = folder / f"beginning-of-{file.name}"
@@ -200,7 +240,7 @@ def _beginning(file: Path, folder: Path) -> Path:
 def _opens(path: Path) -> bool:
     """Whether it is read at all: some real files are of formats to come, and not every list is kept a line for each item."""
     with suppress(TurnscopeError):
-        drawn(path)
+        draw_up(path)
         return True
     return False
 
@@ -214,17 +254,79 @@ def _format(path: Path) -> str:
 
 def _seconds(path: Path) -> float:
     start = time.process_time()  # not the first time that it is drawn, which pays for what is loaded once
-    drawn(path)
+    draw_up(path)
     return time.process_time() - start
 
 
-def drawn(path: Path) -> None:
+def draw_up(path: Path) -> None:
     """List a path, read a few of its conversations, and draw each up."""
     for entry in list(islice(turnscope.entries(path), FEW)):
         turnscope.overview(turnscope.load(path, entry))
 
 
-def damaged(whole: Whole, folder: Path, random: Random) -> Path:
+def add_up(path: Path) -> tuple[int, frozenset[str]]:
+    """Tokens of all requests of a path's first conversations, with branches and subagents, and what their notes say."""
+    tokens, notes = 0, set[str]()
+    for entry in list(islice(turnscope.entries(path), FEW)):
+        session = turnscope.load(path, entry)
+        for each in (session, *(found.own for found in iter_descendants(session))):
+            used = [request.usage for request in each.requests if request.usage]
+            tokens += sum(usage.prompt_tokens + usage.output_tokens for usage in used)
+            notes |= {note.what for note in each.notes}
+    return tokens, frozenset(notes)
+
+
+def damage_visibly(whole: Whole, folder: Path, random: Random) -> Path | None:
+    """A copy with one damage that a reader can see; None of what is neither JSON nor JSON lines."""
+    if whole.path.is_dir() or whole.path.suffix not in (".json", ".jsonl"):
+        return None
+    data = whole.path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    kind = random.randrange(4)
+    if kind == 0:  # the end is cut off
+        data = data[: random.randrange(len(data) // 2, len(data))]
+    elif kind == 1 and len(lines) > 2:  # a record is cut off
+        at = random.randrange(1, len(lines))
+        lines[at] = lines[at][: len(lines[at]) // 2] + b"\n"
+        data = b"".join(lines)
+    else:
+        data = b"".join(_change_visibly(line, random) for line in lines) if _is_lines(lines) else _change_visibly(data, random)
+    path = folder / whole.path.name
+    path.write_bytes(data)
+    beside = whole.path.with_suffix("")  # a session's subagents
+    if beside.is_dir():
+        shutil.copytree(beside, folder / beside.name)
+    return path
+
+
+def _is_lines(lines: list[bytes]) -> bool:
+    with suppress(ValueError):
+        return len(lines) > 1 and bool(json.loads(lines[0])) and bool(json.loads(lines[1]))
+    return False
+
+
+def _change_visibly(data: bytes, random: Random) -> bytes:
+    """Of about one in five lines, or of the one document: a key that nobody heard of, or a count of tokens that is none."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return data
+    found = [(holder, key) for holder, key in _iter_places(value) if isinstance(holder, dict)]
+    if not found or random.random() > 0.2:
+        return data
+    counts = [
+        (holder, key) for holder, key in found if "token" in str(key).lower() and type(holder[key]) is int and holder[key]
+    ]
+    if counts and random.random() < 0.5:
+        holder, key = random.choice(counts)
+        holder[key] = random.choice(["many", -5, 0.5, 10**30, [1]])
+    else:
+        holder, _ = random.choice(found)
+        holder["unheard_of"] = {"more": "of it", "count": 3}
+    return json.dumps(value).encode() + (b"\n" if data.endswith(b"\n") else b"")
+
+
+def damage_copy(whole: Whole, folder: Path, random: Random) -> Path:
     """A copy of a file or folder in `folder`, with damage."""
     if whole.path.is_dir():
         path = Path(shutil.copytree(whole.path, folder / whole.path.name))
@@ -346,7 +448,7 @@ def _member(file: Path, random: Random) -> None:
 def _json(data: bytes, random: Random) -> bytes:
     """A value, a key, a time, an id or a parent of a document, or of one of its lines, is another."""
     try:
-        return _encoded(_changed(json.loads(data), random))
+        return _encode(_change(json.loads(data), random))
     except (ValueError, RecursionError):
         lines = data.splitlines(keepends=True)
     if not lines:
@@ -354,18 +456,18 @@ def _json(data: bytes, random: Random) -> bytes:
     at = random.randrange(len(lines))
     try:
         other = json.loads(random.choice(lines))
-        lines[at] = _encoded(_changed(json.loads(lines[at]), random, other)) + b"\n"
+        lines[at] = _encode(_change(json.loads(lines[at]), random, other)) + b"\n"
     except (ValueError, RecursionError):
         return _bytes(data, random)
     return b"".join(lines)
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     return json.dumps(value).encode().replace(json.dumps(DEEP).encode(), b"[" * 5_000 + b"]" * 5_000)
 
 
-def _changed(value: Any, random: Random, other: Any = None) -> Any:
-    found = [*_held(value)]
+def _change(value: Any, random: Random, other: Any = None) -> Any:
+    found = [*_iter_places(value)]
     if not found:
         return random.choice(ODD)
     wanted = {2: TIME, 3: ID, 4: PARENT}.get(kind := random.randrange(8))
@@ -379,7 +481,11 @@ def _changed(value: Any, random: Random, other: Any = None) -> Any:
     elif kind == 2:
         holder[key] = random.choice(ODD_TIMES)
     elif kind in (3, 4):
-        ids = [inner[name] for inner, name in [*_held(value), *_held(other)] if isinstance(name, str) and ID.search(name)]
+        ids = [
+            inner[name]
+            for inner, name in [*_iter_places(value), *_iter_places(other)]
+            if isinstance(name, str) and ID.search(name)
+        ]
         holder[key] = random.choice(ids or [None])
     elif kind == 5:
         holder[key] = random.choice(random.choice(found))
@@ -399,7 +505,7 @@ def _list(holder: Any, key: Any, random: Random) -> None:
         holder[key - 1], holder[key] = holder[key], holder[key - 1]
 
 
-def _held(value: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every place of a value: what holds it, and under which key."""
     waiting = [value]
     while waiting:
@@ -414,28 +520,37 @@ def _too_long(_number: int, _frame: object) -> None:
     raise TimeoutError(f"it does not end within {HANG} seconds")
 
 
-def tried(turn: tuple[Whole, int], seed: int, keep: Path | None = None) -> Case:
+def try_case(turn: tuple[Whole, int], seed: int, keep: Path | None = None) -> Case:
     """A case: a file damaged as `seed` and its number say, and opened. `keep`: where faulty files stay."""
     whole, number = turn
     name = f"{number}: {whole.path.name}"
     with tempfile.TemporaryDirectory(prefix="turnscope-case-") as held:
-        path = damaged(whole, Path(held), Random(f"{seed} {whole.path.name} {number}"))
-        end, fault = opened(path, whole)
+        random = Random(f"{seed} {whole.path.name} {number}")
+        seen = damage_visibly(whole, Path(held), random) if number % 3 == 2 else None
+        path = seen or damage_copy(whole, Path(held), random)
+        end, fault = open_damaged(path, whole)
+        if seen and not end and not fault:
+            tokens, notes = add_up(path)
+            if abs(tokens - whole.tokens) > SHIFT * whole.tokens and not notes - whole.notes:
+                fault = f"{tokens:,} tokens, the whole file has {whole.tokens:,}, and no note says why"
+                end = "fault"
         if fault and keep:
             shutil.copytree(held, keep / str(number), dirs_exist_ok=True)
     return Case(whole.format, name, end, fault)
 
 
-def opened(path: Path, whole: Whole) -> tuple[str, str]:
+def open_damaged(path: Path, whole: Whole) -> tuple[str, str]:
     """How listing, reading and drawing up a damaged file ends, and what is wrong with that."""
     signal.signal(signal.SIGALRM, _too_long)
     end = ""
     start = time.process_time()
     signal.alarm(HANG)
     try:
-        drawn(path)
+        draw_up(path)
     except TurnscopeError as error:
         end = type(error).__name__
+        if isinstance(error, ImporterError):  # what was raised in an importer
+            return "fault", error.what
         if not error.what or not error.hint:
             return "fault", f"{end} without {'a hint' if error.what else 'words'}"
     except BaseException as error:  # noqa: BLE001 - that is what is looked for
@@ -479,7 +594,7 @@ def main() -> int:
         of = turns(found, given.cases, Random(given.seed))
         cases = []
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            run = partial(tried, seed=given.seed, keep=given.keep)
+            run = partial(try_case, seed=given.seed, keep=given.keep)
             for case in pool.imap_unordered(run, of, chunksize=4):
                 cases.append(case)
                 if case.fault:

@@ -52,7 +52,7 @@ class Row:
     wrong: Counter[str] = field(default_factory=Counter)
     why: dict[str, str] = field(default_factory=dict)
 
-    def found(self, column: str, where: str) -> None:
+    def note_finding(self, column: str, where: str) -> None:
         self.wrong[column] += 1
         self.why.setdefault(column, where)
 
@@ -64,7 +64,7 @@ class Row:
         self.why = other.why | self.why
 
 
-def looked(path: Path, chosen: Sequence[str]) -> tuple[dict[str, Row], int, str]:
+def examine(path: Path, chosen: Sequence[str]) -> tuple[dict[str, Row], int, str]:
     """One file under every policy: a row for each, how many sessions it has, and why it cannot be read."""
     rows = {name: Row() for name in chosen}
     try:
@@ -78,7 +78,7 @@ def looked(path: Path, chosen: Sequence[str]) -> tuple[dict[str, Row], int, str]
             try:
                 judge(row, session, load(name), ledger, known, f"{path.name}, {session.id[:16]}")
             except Exception as error:  # noqa: BLE001 - a raw error is what this looks for
-                row.found("exceptions", f"{path.name}: {type(error).__name__}: {error}"[:200])
+                row.note_finding("exceptions", f"{path.name}: {type(error).__name__}: {error}"[:200])
             row.seconds += process_time() - began
     return rows, len(sessions), ""
 
@@ -98,33 +98,33 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
     for plan in replay(session, policy, ledger, own):
         place = f"{where}, request {plan.request.n}"
         row.requests += 1
-        made.append(told(plan))
+        made.append(describe_plan(plan))
         for decision in plan.decisions:
             if not decision.edit.because.strip():
-                row.found("no reason", f"{place}: {decision!r}")
+                row.note_finding("no reason", f"{place}: {decision!r}")
         if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.expected_tokens > plan.budget.limit:
-            row.found("over budget", f"{place}: {plan.expected_tokens:,} of {plan.budget.limit:,}")
+            row.note_finding("over budget", f"{place}: {plan.expected_tokens:,} of {plan.budget.limit:,}")
         wrong = looking.check(plan, PRICES) if plan.verdict != "refuse" else ()
         rules = refusals.find_judge(plan.model, PRICES)
         row.unjudged += rules == refusals.UNKNOWN
         if refused := refusals.select_refused(wrong, rules):
-            row.found("refused", f"{place}: {classify_problem(refused[0])}")
+            row.note_finding("refused", f"{place}: {classify_problem(refused[0])}")
         parted = [p.what for p in wrong if any(words in p.what for words in PAIRS) and p.what not in known]
         if parted and "paired" in policy.guarantees:
-            row.found("parted", f"{place}: {parted[0]}")
-    if len(made) <= TWICE and [*map(told, replay(session, policy, ledger, own))] != made:
-        row.found("not the same", where)
+            row.note_finding("parted", f"{place}: {parted[0]}")
+    if len(made) <= TWICE and [*map(describe_plan, replay(session, policy, ledger, own))] != made:
+        row.note_finding("not the same", where)
     half = max(1, min(len(made) // 2, TWICE))
     begun = truncate_session(session, session.requests[half - 1].stop, half)
     short = count_session(begun)
     if (
         short.label == ledger.label
-        and [*map(told, replay(begun, policy, short, build_own_ledger(begun, policy)))] != made[:half]
+        and [*map(describe_plan, replay(begun, policy, short, build_own_ledger(begun, policy)))] != made[:half]
     ):
-        row.found("not a prefix", f"{where}, the first {half} requests")
+        row.note_finding("not a prefix", f"{where}, the first {half} requests")
 
 
-def told(plan: Plan) -> tuple[object, ...]:
+def describe_plan(plan: Plan) -> tuple[object, ...]:
     """What a plan decided, as values."""
     decided = tuple((d.rule, d.action, d.edit.because, d.edit.span, d.before, d.after) for d in plan.decisions)
     return plan.request.n, plan.verdict, plan.model, plan.after.counts, decided
@@ -146,7 +146,7 @@ def table(rows: dict[str, Row]) -> Iterator[str]:
         yield f"{name:30}{row.requests:10,}{row.unjudged:12,}{wrong}{row.seconds:10.1f}"
 
 
-def broken(name: str, row: Row) -> list[str]:
+def list_broken_laws(name: str, row: Row) -> list[str]:
     """The laws that a policy broke."""
     ours = load(name).fidelity.startswith(OURS)
     return [column for column in COLUMNS if row.wrong[column] and (column != "refused" or ours)]
@@ -160,7 +160,7 @@ def main(given: list[str]) -> int:
     chosen = given[1:] or [*list_policies()]
     rows, many = {name: Row() for name in chosen}, 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for found, count, error in pool.map(partial(looked, chosen=chosen), files(Path(given[0]))):
+        for found, count, error in pool.map(partial(examine, chosen=chosen), files(Path(given[0]))):
             many += count
             for name, row in found.items():
                 rows[name].add(row)
@@ -171,7 +171,7 @@ def main(given: list[str]) -> int:
         print(line)
     bad = False
     for name, row in rows.items():
-        for column in broken(name, row):
+        for column in list_broken_laws(name, row):
             bad = True
             print(f"{name}: {column}: {row.why[column]}")
     return int(bad)

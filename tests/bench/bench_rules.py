@@ -1,6 +1,6 @@
 """What each rule costs over a long session: `python tests/bench/bench_rules.py [rule or policy ...]`; exit 1 above a limit.
 
-Every built-in policy on Claude Code sessions of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: one of a
+Every built-in policy on Claude Code sessions of 24 MB, 2,000 requests and 21 compactions, which most of them outgrow: one of a
 model that keeps old thinking, one whose server drops it, one whose log seals it. CPU seconds, growth from the first half to
 the whole, memory of a process of its own: while it holds the plans, and at its peak. Then each rule alone, and the policy
 `balanced`, over 8,000 requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, a
@@ -36,6 +36,7 @@ from make_claude_code import VARIETIES, write
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
+from turnscope.planning.held_plans import begin_plans
 from turnscope.planning.policy import Policy, list_policies, load, parse
 from turnscope.planning.rule_registry import load_rules
 from turnscope.planning.trace import build_own_ledger
@@ -59,7 +60,7 @@ GROWN = (REQUESTS, 2 * REQUESTS)  # that policy first condenses at request 5,000
 PORTS = ("cline-classic", "roo", "librechat-agents", "litellm-trim", "langchain-trim", "librechat-legacy", "chatbot-ui")
 PORTS += ("claude-code", "claude-code-microcompact", "codex", "goose", "letta", "openrouter-middle-out", "mini-swe-agent")
 PORT_SECONDS = 5.0
-LOG = (20, 2_000, 21)  # megabytes, requests and compactions of the session that every policy replays
+LOG = (24, 2_000, 21)  # megabytes, requests and compactions of the session that every policy replays
 LOG_SECONDS, LOG_BYTES = 2.0, 60_000_000  # CPU, and growth of the process while it holds the plans
 LOG_MORE = {"librechat-agents": (4.0, 120_000_000)}  # it cuts all anew at each turn
 LIMIT = 40_000  # tokens: a quarter of the turns below fit
@@ -138,11 +139,11 @@ def memory(work: Callable[[], list[Any]]) -> tuple[int, int, list[Any]]:
     return held, peak, plans
 
 
-def decided(plans: list[Any]) -> int:
+def count_decisions(plans: list[Any]) -> int:
     return sum(len(plan.decisions) for plan in plans)
 
 
-def planned(session: Session, ledger: Ledger, policy: Policy, own: Any = None) -> list[Any]:
+def make_plans(session: Session, ledger: Ledger, policy: Policy, own: Any = None) -> list[Any]:
     return list(replay(session, policy, ledger, own))
 
 
@@ -154,10 +155,10 @@ def rule_costs(chosen: list[str]) -> Iterator[tuple[str, bool]]:
     policies = {name: load(name) if name == WHOLE else alone(name, RULES.get(name, "")) for name in chosen}
     for name, (short, long) in pairs.items():
         sizes = dict.fromkeys((short, long, REQUESTS))
-        works = {size: partial(planned, sessions[size], ledgers[size], policies[name]) for size in sizes}
+        works = {size: partial(make_plans, sessions[size], ledgers[size], policies[name]) for size in sizes}
         took = dict(zip(sizes, best([*works.values()], partial(_fast, [*sizes], (short, long))), strict=True))
         held, peak, plans = memory(works[REQUESTS])
-        decisions = decided(plans)
+        decisions = count_decisions(plans)
         good = _fast([*sizes], (short, long), *took.values()) and peak <= MEMORY[0] + MEMORY[1] * REQUESTS
         line = (
             f"{name:28} {took[REQUESTS]:6.2f} s  x{took[long] / took[short]:.2f} {short:,} to {long:,}  "
@@ -176,7 +177,7 @@ def ports(chosen: list[str]) -> Iterator[tuple[str, bool]]:
     session = agent(REQUESTS)
     ledger = build_ledger(session, CHARS)
     for name in chosen:
-        (seconds,) = best([lambda n=name: planned(session, ledger, load(n))], lambda took: took < PORT_SECONDS)
+        (seconds,) = best([lambda n=name: make_plans(session, ledger, load(n))], lambda took: took < PORT_SECONDS)
         yield f"{name:28} {seconds:6.2f} s" + ("" if seconds < PORT_SECONDS else "  TOO MUCH"), seconds < PORT_SECONDS
 
 
@@ -211,25 +212,26 @@ def weigh(job: tuple[Path, str]) -> Cost:
     policy = load(name)
     (half, few), (session, ledger) = halves(path)
     own = build_own_ledger(session, policy)
-    short, long = partial(planned, half, few, policy, own), partial(planned, session, ledger, policy, own)
+    short, long = partial(make_plans, half, few, policy, own), partial(make_plans, session, ledger, policy, own)
     list(islice(replay(session, policy, ledger, own), 20))  # what it loads on first use
     gc.collect()
-    before, peak, plans = resident(), 0, list[Any]()
-    for plan in replay(session, policy, ledger, own):
-        plans.append(plan)
-        if len(plans) % 50 == 0:
+    before, peak, decisions = resident(), 0, 0
+    plans = begin_plans(session, policy, ledger, own)  # as the app holds them
+    for plan in plans.grow():
+        decisions += len(plan.decisions)
+        if plan.request.n % 50 == 0:
             peak = max(peak, resident() - before)
     held = resident() - before
-    decisions = decided(plans)
-    del plans
-    return Cost(*best([short, long], within), held, max(peak, held), decisions)
+    del plans, plan
+    half_seconds, seconds = best([short, long], within)
+    return Cost(half_seconds, seconds, held, max(peak, held), decisions)
 
 
 def within(short: float, long: float, most: float = LOG_SECONDS) -> bool:
     return long <= most and (long < FAST or long <= GROWTH * short)
 
 
-def compacted(variety: str, chosen: list[str]) -> Iterator[tuple[str, bool]]:
+def iter_compacted(variety: str, chosen: list[str]) -> Iterator[tuple[str, bool]]:
     """A line per built-in policy on a session of that variety, and whether it holds its limits."""
     megabytes, requests, compactions = LOG
     with TemporaryDirectory() as folder, get_context("spawn").Pool(1, maxtasksperchild=1) as apart:
@@ -296,7 +298,7 @@ def comparison() -> Iterator[tuple[str, bool]]:
     session = chat(TURNS)
     ledger = build_ledger(session, CHARS)
     policy = alone("keep_newest_within_budget", "")
-    ours = median(cpu(lambda: planned(session, ledger, policy)) for _ in range(5))
+    ours = median(cpu(lambda: make_plans(session, ledger, policy)) for _ in range(5))
     yield f"{2 * TURNS:,} messages, {TURNS:,} requests under keep_newest_within_budget: {ours:.2f} s", True
     for name, found, least in (("langchain-core", langchain(), LANGCHAIN), ("litellm", litellm(), LITELLM)):
         if isinstance(found, str):
@@ -324,7 +326,7 @@ def main(chosen: list[str]) -> int:
         log = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"
         for variety in VARIETIES:
             title = f"{log}, {variety}, under every policy, from the first half to the whole:"
-            tables.append((title, compacted(variety, whole or [*list_policies()])))
+            tables.append((title, iter_compacted(variety, whole or [*list_policies()])))
     if single or not chosen:
         tables.append((f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single or [*RULES, WHOLE])))
     if ported := [name for name in PORTS if name in (chosen or PORTS)]:

@@ -45,7 +45,7 @@ def begun(page: Page) -> None:
     page.locator(".st-key-chat-form").wait_for(state="hidden")
 
 
-def asked(page: Page) -> tuple[float, float]:
+def send_message(page: Page) -> tuple[float, float]:
     """Send a message, and wait until it can be stopped; gives where the button is then."""
     box = page.locator(FREE)
     page.locator(STOP).wait_for(state="hidden")
@@ -65,7 +65,7 @@ class Click(NamedTuple):
     free: float
 
 
-def clicked(pages: Sequence[Page], places: Sequence[tuple[float, float]], pick: random.Random) -> tuple[list[Click], int]:
+def click_stop(pages: Sequence[Page], places: Sequence[tuple[float, float]], pick: random.Random) -> tuple[list[Click], int]:
     """Stop what is answered in each page at its moment; with how many answers had ended by themselves before it."""
     began = time.monotonic()
     order = sorted((pick.uniform(*MOMENTS), n) for n in range(len(pages)))
@@ -93,10 +93,10 @@ def rounds(pages: Sequence[Page], wanted: int, until: float, pick: random.Random
         if turn % TURNS == 0:
             for page in pages:
                 begun(page)
-        there = [asked(page) for page in pages]
+        there = [send_message(page) for page in pages]
         places = places or there
         turn += 1
-        more, over = clicked(pages, places, pick)
+        more, over = click_stop(pages, places, pick)
         if len(clicks) // 10 < (len(clicks) + len(more)) // 10:
             seconds = [click.free for click in (*clicks, *more)]
             print(f"{len(seconds)} clicks after {time.monotonic() - began:.0f} s, worst {max(seconds):.1f} s", flush=True)
@@ -105,7 +105,7 @@ def rounds(pages: Sequence[Page], wanted: int, until: float, pick: random.Random
     return ended
 
 
-def told(name: str, seconds: Sequence[float]) -> float:
+def print_figures(name: str, seconds: Sequence[float]) -> float:
     """Print the figures of some times; gives the one that 95 of 100 do not exceed."""
     ordered = sorted(seconds) or [0.0]
     high = ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
@@ -152,8 +152,8 @@ def main() -> int:
             missed += 1
     print(f"{len(clicks)} clicks of {given.clicks} wanted: {len(stopped)} stopped, {missed} missed, {late} too late;", end=" ")
     print(f"{ended} answers ended before their click" + (f"; a page hung: {hung}" if hung else ""))
-    high = told("until the turn has ended", stopped)
-    told("until the next message may be written", [click.free for click in clicks])
+    high = print_figures("until the turn has ended", stopped)
+    print_figures("until the next message may be written", [click.free for click in clicks])
     return int(bool(missed or hung) or not stopped or high > LIMIT)
 
 

@@ -44,7 +44,7 @@ def chat(path: Path, work: subprocess.Popen[str]) -> list[float]:
     return sorted(took)
 
 
-def measured(what: str, chats: Path, store: Path, file: Path) -> float:
+def measure_wait(what: str, chats: Path, store: Path, file: Path) -> float:
     """The chat's longest wait while another process does `what` (open, forget) with the store."""
     command = [sys.executable, __file__, "--work", what, str(store), str(file)]
     began = time.perf_counter()
@@ -73,9 +73,9 @@ def main() -> int:
         for title, name in (("one file", "chats.db"), ("two files", "sessions.db")):
             chats, store = Path(folder, title, "chats.db"), Path(folder, title, name)
             print(title)
-            longest = measured("open", chats, store, file)
+            longest = measure_wait("open", chats, store, file)
             held = chats.stat().st_size
-            longest = max(longest, measured("forget", chats, store, file))
+            longest = max(longest, measure_wait("forget", chats, store, file))
             if title == "one file":
                 worst, left = longest, chats.stat().st_size
                 print(f"  {held / 1e6:.0f} MB before forgetting, {left / 1e6:.1f} MB after")

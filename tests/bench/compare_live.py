@@ -62,7 +62,7 @@ def _litellm() -> Library:
 
     def original(case: Case) -> dict[str, Any]:
         messages, counter = case["messages"], case["counter"]
-        litellm.utils.token_counter = lambda messages=(), **_: _counted(messages, counter)  # type: ignore[assignment]
+        litellm.utils.token_counter = lambda messages=(), **_: _count_messages(messages, counter)  # type: ignore[assignment]
         model = case["model"]
         if case["model_input_limit"] is not None:
             model = f"{model}-known"
@@ -86,7 +86,7 @@ def _litellm() -> Library:
     return original
 
 
-def _counted(messages: Sequence[Any], counter: str) -> int:
+def _count_messages(messages: Sequence[Any], counter: str) -> int:
     total = 3
     for message in messages:
         held = message.get("content")
@@ -117,7 +117,9 @@ def _litellm_case(chance: random.Random) -> Case:
         if counter == "explicit" and (role != "system" or chance.random() < 0.5):
             message["tokens"] = chance.randint(0, 60)
         messages.append(message)
-    limit = chance.choice([chance.randint(0, 60), chance.randint(0, 400), _counted(messages, counter) + chance.randint(-3, 3)])
+    limit = chance.choice(
+        [chance.randint(0, 60), chance.randint(0, 400), _count_messages(messages, counter) + chance.randint(-3, 3)]
+    )
     known = chance.random() < 0.1
     growing = {"prefix_lengths": sorted(chance.choices(range(1, len(messages) + 1), k=6))} if messages else {}
     return {

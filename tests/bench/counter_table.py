@@ -23,7 +23,7 @@ from turnscope.counting.calibration import GROWTH_LIMIT  # noqa: E402
 from turnscope.counting.ledger import build_ledger  # noqa: E402
 from turnscope.counting.tokens import NAMED_COUNTERS, make_estimator  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
-from turnscope.planning.trace import get_prompt_tokens  # noqa: E402
+from turnscope.planning.session_fit import get_prompt_tokens  # noqa: E402
 from turnscope.pricing.prices import PRICES  # noqa: E402
 from turnscope.session.model import Session  # noqa: E402
 
@@ -41,7 +41,7 @@ def sessions(paths: list[Path]) -> Iterator[Session]:
         yield from (main, *main.subagents)
 
 
-def measured(found: Iterator[Session]) -> dict[str, Growth]:
+def measure_growth(found: Iterator[Session]) -> dict[str, Growth]:
     """Growth by tokenizer family and counter."""
     table: dict[str, Growth] = defaultdict(lambda: defaultdict(list))
     for session in found:
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
     real = ROOT.parent / "shared" / "data" / "open"
     paths = [Path(path) for path in arguments] or [real if real.is_dir() else ROOT / "sample_sessions"]
     print(f"{'tokenizer':12} {'counter':22} {'sessions':>8} {'median':>8} {'5 %':>8} {'95 %':>8}   (counted / billed - 1)")
-    for family, growth in sorted(measured(sessions(paths)).items()):
+    for family, growth in sorted(measure_growth(sessions(paths)).items()):
         for name, rows in growth.items():
             errors = np.array([counted / billed - 1 for counted, billed in rows])
             low, high = np.percentile(errors, (5, 95))

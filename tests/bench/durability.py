@@ -37,6 +37,7 @@ from turnscope.live.live_session import LiveSession  # noqa: E402
 from turnscope.planning.assemble import plan_step  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.session.model import Usage  # noqa: E402
+from turnscope.storage import library_index  # noqa: E402
 from turnscope.storage.threads import Threads  # noqa: E402
 
 CHATS = 10  # a new chat after so many rounds, so that reading it back does not take longer and longer
@@ -99,7 +100,7 @@ def faults(path: Path, thread: str, acknowledged: int) -> list[str]:
     return found
 
 
-def many(folder: Path, files: int) -> Path:
+def write_sessions(folder: Path, files: int) -> Path:
     """Session files of a few sizes: some texts, calls and their results, and usage."""
     folder.mkdir()
     for n in range(files):
@@ -122,7 +123,7 @@ def index_all(path: Path, folder: Path, began: Path | None = None) -> None:
             raise SystemExit(each.problem.what)
 
 
-def forked(work: Callable[..., None], *arguments: object) -> int:
+def fork_work(work: Callable[..., None], *arguments: object) -> int:
     """Start `work` in a process that has everything loaded; gives its id."""
     id = os.fork()
     if not id:
@@ -135,17 +136,24 @@ def forked(work: Callable[..., None], *arguments: object) -> int:
     return id
 
 
-def held(path: Path) -> Held:
+def read_held(path: Path) -> Held:
     """All that an index holds, told without the numbers of its rows."""
     of = "select s.path, s.entry, {} from {} join sessions s on s.id = x.session order by 1, 2, 3, 4"
     sql = {
         "sources": "select path, stamp, problem, hint from sources order by 1",
-        "requests": of.format("x.uid, x.day, x.model, x.pico", "requests x"),
+        "requests": of.format("r.uid, x.day, x.model, r.pico, r.counts", "requests r join spending x on x.id = r.spending"),
+        "spending": of.format("x.day, x.model, x.requests, x.pico", "spending x"),
         "cuts": of.format("x.day, x.number", "cuts x"),
-        "texts": of.format("x.part, x.at, x.request, w.text, w.split", "blocks x join words w on w.rowid = x.id"),
-        "strays": "select rowid from words where rowid not in (select id from blocks)",
+        "texts": of.format("x.packed, x.stop - x.first", "texts x").replace("3, 4", "x.first"),
+        "words": of.format("w.doc - x.first, w.count", "texts x join found w on w.doc >= x.first and w.doc < x.stop"),
+        "strays": "select doc from found where not exists (select 1 from texts where first <= doc and doc < stop)",
     }
     with closing(sqlite3.connect(path)) as db:
+        db.execute("create temp table found (doc, count)")
+        for table in library_index._list_word_tables(db):
+            db.execute(f"create virtual table temp.terms using fts5vocab (main, {table}, instance)")
+            db.execute("insert into found select doc, count(*) from terms group by doc")
+            db.execute("drop table temp.terms")
         columns = [f'"{row[1]}"' for row in db.execute("pragma table_info(sessions)") if row[1] != "id"]
         sql["sessions"] = f"select {', '.join(columns)} from sessions order by path, entry"
         return {name: db.execute(text).fetchall() for name, text in sql.items()}
@@ -156,8 +164,9 @@ def half(path: Path, whole: Held) -> list[str]:
     index_queries.list_sessions(path)  # opens, and makes the tables where the kill came before them
     with closing(sqlite3.connect(path)) as db:
         check = db.execute("pragma integrity_check").fetchone()[0]
-        db.execute("insert into words (words) values ('integrity-check')")
-    found, there = [f"integrity: {check}"] * (check != "ok"), held(path)
+        for table in library_index._list_word_tables(db):
+            db.execute(f"insert into {table} ({table}) values ('integrity-check')")
+    found, there = [f"integrity: {check}"] * (check != "ok"), read_held(path)
     listed = {row[0] for row in there["sources"]}
     for name, rows in whole.items():
         if there[name] != [row for row in rows if row[0] in listed]:
@@ -168,32 +177,32 @@ def half(path: Path, whole: Held) -> list[str]:
 def index_round(folder: Path, path: Path, whole: Held, wait: float) -> tuple[list[str], int]:
     """Kill an indexing process after `wait` seconds; what is wrong then or after the next run, and how many sources it kept."""
     began = path.with_suffix(".began")
-    id = forked(index_all, path, folder, began)
+    id = fork_work(index_all, path, folder, began)
     while not began.exists():
         time.sleep(0.0005)
     time.sleep(wait)
     os.kill(id, signal.SIGKILL)
     os.waitpid(id, 0)
-    found, kept = half(path, whole), len(held(path)["sources"])
+    found, kept = half(path, whole), len(read_held(path)["sources"])
     index_all(path, folder)
-    if held(path) != whole:
+    if read_held(path) != whole:
         found.append("the next run does not make what an undisturbed one makes")
     return found, kept
 
 
-def at_once(folder: Path, path: Path, whole: Held) -> list[str]:
+def index_together(folder: Path, path: Path, whole: Held) -> list[str]:
     """Two processes that index the same folder: what is wrong afterwards."""
-    ends = [os.waitpid(id, 0)[1] for id in [forked(index_all, path, folder) for _ in range(2)]]
+    ends = [os.waitpid(id, 0)[1] for id in [fork_work(index_all, path, folder) for _ in range(2)]]
     found = [f"processes ended with {ends}"] * any(ends)
-    return found + ["two at once lost or doubled something"] * (held(path) != whole)
+    return found + ["two at once lost or doubled something"] * (read_held(path) != whole)
 
 
 def index_rounds(place: Path, rounds: int, random: Random, files: int) -> tuple[int, int, int]:
     """Kill and repair so often, each time on an index that is empty; rounds with a fault, kills that came half-way, races."""
-    folder = many(place / "logs", files)
+    folder = write_sessions(place / "logs", files)
     start = time.monotonic()
     index_all(place / "whole.db", folder)
-    longest, whole = time.monotonic() - start, held(place / "whole.db")
+    longest, whole = time.monotonic() - start, read_held(place / "whole.db")
     wrong = midway = races = 0
     for n in range(rounds):
         path = place / f"{n}.db"
@@ -201,7 +210,7 @@ def index_rounds(place: Path, rounds: int, random: Random, files: int) -> tuple[
         midway += 0 < kept < files
         if n % 10 == 0:
             races += 1
-            found += at_once(folder, place / f"{n}-two.db", whole)
+            found += index_together(folder, place / f"{n}-two.db", whole)
         wrong += bool(found)
         for fault in found:
             print(f"round {n}: {fault}")

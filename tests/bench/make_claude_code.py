@@ -2,7 +2,8 @@
 
 Holds the generator alone, no measuring and no reading. The lines have the shapes that Claude Code 2.1 writes: one line per
 content block with a shared `message.id` and the usage repeated on each, parent chains, parallel tool calls whose results hang
-off different blocks, tool output a second time in `toolUseResult`, signed thinking, `compact_boundary` and summary lines, and
+off different blocks, tool output a second time in `toolUseResult`, there with the whole file that was edited, files that are
+read again while they are worked on, signed thinking, `compact_boundary` and summary lines, and
 `attachment` lines: listings and instructions at the start and again after each compaction, a reminder with every prompt.
 Its text is slices of the standard library's source, so tokenizers and digests meet realistic material. The same arguments
 write the same bytes on the same Python version; no clock is read.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import re
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,7 +33,10 @@ PREFIX = 18_000  # tokens of the system prompt and tools, which the log does not
 WINDOW = 167_000  # tokens; Claude Code compacts a 200k window here at the latest
 CHARS_PER_TOKEN = 2.8  # source code, roughly
 CACHE_SECONDS = 300
-REPEATED = 2.2  # bytes of log per character of tool output: twice, with escapes
+REPEATED = 3.9  # bytes of log per character of tool output: twice, with escapes, and the files that were edited
+EDITED = 10  # characters of an edited file, which the log holds beside the answer, per character of tool output
+SNIPPET = 1_200  # characters of an edited file that the model is shown at most
+FILES, AT_ONCE = 400, 12  # files of the shop, and those that a few turns work on
 CORPUS = (
     "argparse ast asyncio collections concurrent datetime doctest email http inspect json logging multiprocessing pathlib pdb "
     "pickle pydoc ssl subprocess tarfile typing zipfile"
@@ -131,9 +136,14 @@ class Log:
     def wait(self, low: float, high: float) -> None:
         self.now += timedelta(milliseconds=round(1000 * self.rng.uniform(low, high)))
 
-    def text(self, chars: int) -> str:
-        """About `chars` characters of consecutive source lines, from a random place."""
-        at, length, lines = self.rng.randrange(len(self.source)), 0, []
+    def pick_file(self) -> int:
+        """The number of a file, of those that these turns work on: half of all readings are of one that was read."""
+        return (self.turns // 4 * 5 + self.rng.randrange(AT_ONCE)) % FILES
+
+    def text(self, chars: int, file: int | None = None) -> str:
+        """About `chars` characters of consecutive source lines, from a random place, or from the beginning of a file."""
+        lines: list[str] = []
+        at, length = self.rng.randrange(len(self.source)) if file is None else file * len(self.source) // FILES, 0
         while length < chars:
             line = self.source[at % len(self.source)]
             lines.append(line)
@@ -141,7 +151,7 @@ class Log:
             at += 1
         return "\n".join(lines)[: max(1, chars)]
 
-    def put(self, record: Json) -> None:
+    def write_record(self, record: Json) -> None:
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         self.out.write(line)
         self.size += len(line)
@@ -152,7 +162,7 @@ class Log:
         uuid = self.uuid()
         head = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/work/shop"}
         head |= {"sessionId": self.session, "version": "2.1.12", "gitBranch": "main"}
-        self.put(head | more | {"uuid": uuid, "timestamp": self.stamp()})
+        self.write_record(head | more | {"uuid": uuid, "timestamp": self.stamp()})
         if chain:
             self.parent = uuid
         return uuid
@@ -165,14 +175,14 @@ def prompt(log: Log) -> None:
     text = f"Please look at step {log.turns + 1}.\n" + log.text(log.rng.randint(80, 900))
     log.turn = log.parent
     snapshot = {"messageId": log.uuid(), "trackedFileBackups": {}, "timestamp": log.stamp()}
-    log.put(
+    log.write_record(
         {"type": "file-history-snapshot", "messageId": snapshot["messageId"], "snapshot": snapshot, "isSnapshotUpdate": False}
     )
     log.entry({"type": "user", "message": {"role": "user", "content": text}}, parent=log.parent)
     log.window += tokens(text)
     log.turns += 1
     if log.turns == 1:
-        put_in(log)
+        add_attachments(log)
     if log.attached:
         attach(log, "total_tokens_reminder", 60, text=f"<total_tokens>{15_000_000 - log.window} tokens left</total_tokens>")
 
@@ -183,7 +193,7 @@ def attach(log: Log, type: str, chars: int, **fields: Any) -> None:
     log.window += tokens("x" * chars)
 
 
-def put_in(log: Log, again: bool = False) -> None:
+def add_attachments(log: Log, again: bool = False) -> None:
     """Listings of agents, skills and deferred tools, and instructions of MCP servers, in the shares that real logs have.
 
     `again`: after a compaction, with the names of files that the model had read.
@@ -203,7 +213,7 @@ def put_in(log: Log, again: bool = False) -> None:
     block = f"## shop\n{log.text(servers)}"
     attach(log, "mcp_instructions_delta", len(block), addedNames=["shop"], addedBlocks=[block], removedNames=[])
     for _ in range(3 if again else 0):
-        path = f"src/part{log.rng.randrange(400)}.py"
+        path = f"src/part{log.pick_file()}.py"
         attach(log, "compact_file_reference", 120, filename=f"/work/shop/{path}", displayPath=path)
 
 
@@ -225,21 +235,21 @@ def usage(log: Log, output: int) -> Json:
 
 def arguments(log: Log, name: str) -> Json:
     """Input of one tool call, about some file of the shop."""
-    where = f"/work/shop/src/part{log.rng.randrange(400)}.py"
+    where = f"/work/shop/src/part{log.pick_file()}.py"
     if name == "Read":
         return {"file_path": where}
     if name == "Bash":
         return {"command": f"python -m pytest -q {where}", "description": "Run the tests of one file"}
     if name == "Grep":
         return {"pattern": log.text(24), "path": "/work/shop/src", "output_mode": "content"}
-    return {"file_path": where, "old_string": log.text(300), "new_string": log.text(420)}
+    return {"file_path": where, "old_string": log.text(900), "new_string": log.text(1_400)}
 
 
 def blocks(log: Log, calls: int) -> list[Json]:
     """Content of one answer: sometimes thinking, sometimes text, then `calls` tool calls; text always if there is no call."""
     content: list[Json] = []
     if log.rng.random() < 0.6:
-        signature = base64.b64encode(log.rng.randbytes(log.rng.randint(180, 600))).decode()
+        signature = base64.b64encode(log.rng.randbytes(log.rng.randint(300, 1_300))).decode()
         thinking = log.text(log.rng.randint(200, 1_400))
         sealed = log.variety.sealed and log.rng.random() < log.variety.sealed
         content.append({"type": "thinking", "thinking": "" if sealed else thinking, "signature": signature})
@@ -274,7 +284,10 @@ def answer(log: Log, calls: int) -> list[tuple[Json, str]]:
 def result(log: Log, call: Json, uuid: str, chars: int) -> None:
     """Write the result of one call: once as the model saw it, once more as Claude Code keeps it for itself."""
     log.wait(0.1, 6)
-    text, given = log.text(chars), call["input"]
+    given, edits = call["input"], call["name"] == "Edit"
+    found = re.search(r"part(\d+)", given.get("file_path", ""))
+    text = log.text(min(chars, SNIPPET) if edits else chars, int(found[1]) if found else None)
+    whole = log.text(round(EDITED * chars), int(found[1])) if edits and found else ""
     lines = text.count("\n") + 1
     copy: Json = {
         "Read": {
@@ -283,7 +296,7 @@ def result(log: Log, call: Json, uuid: str, chars: int) -> None:
         },
         "Bash": {"stdout": text, "stderr": "", "interrupted": False, "isImage": False},
         "Grep": {"mode": "content", "numFiles": 0, "filenames": [], "content": text, "numLines": lines},
-        "Edit": {"filePath": given.get("file_path"), "originalFile": text, "userModified": False, "replaceAll": False},
+        "Edit": {"filePath": given.get("file_path"), "originalFile": whole, "userModified": False, "replaceAll": False},
     }[call["name"]]
     pictures = log.variety.pictures if call["name"] == "Read" else 0
     content = [IMAGE] if pictures and log.rng.random() < pictures else text
@@ -307,7 +320,7 @@ def compact(log: Log) -> None:
     log.cached = min(log.cached, PREFIX)  # system prompt and tools stay as they were
     log.compactions += 1
     log.results, log.turn = [], None
-    put_in(log, again=True)
+    add_attachments(log, again=True)
 
 
 def clear(log: Log) -> None:
@@ -372,7 +385,7 @@ def write(
     with Path(path).open("wb") as out:
         log = Log(out, rng, corpus(), attached=min(attached, round(megabytes * 1e5 / (compactions + 1))))
         log.session, log.variety = log.uuid(), variety
-        log.put({"type": "summary", "summary": "A long day in the shop", "leafUuid": log.uuid()})
+        log.write_record({"type": "summary", "summary": "A long day in the shop", "leafUuid": log.uuid()})
         happen = {name: {round(requests * (k + 0.5) / many) for k in range(many)} for name, many in _events(variety)}
         for n, (opens, calls) in enumerate(plan(rng, requests, variety.parallel)):
             if n * (compactions + 1) // requests > (n - 1) * (compactions + 1) // requests and n:

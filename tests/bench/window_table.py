@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT))
 
 import turnscope  # noqa: E402
 from turnscope.library.opening import begin_replay, policies  # noqa: E402
-from turnscope.pricing.windows import STANDARD_WINDOW  # noqa: E402
 from turnscope.session.model import Session  # noqa: E402
+from turnscope.session.window_facts import STANDARD_WINDOW  # noqa: E402
 
 from tests.bench.fit_table import files  # noqa: E402
-from tests.wire import folders, opened  # noqa: E402
+from tests.wire import folders, open_run  # noqa: E402
 from tests.wire.compare import sessions  # noqa: E402
 
 SENT = ("send", "warn")
@@ -35,7 +35,7 @@ def find_sessions(paths: list[Path]) -> Iterator[tuple[str, Session]]:
         yield path.stem, turnscope.load(path)
     wire = ROOT.parent / "shared" / "data" / "wire" / "claude"
     for folder in folders(wire) if wire.is_dir() and not paths else ():
-        with opened(folder) as run:
+        with open_run(folder) as run:
             yield from ((f"{run.name} {session.id[:8]}", session) for session in sessions(run.transcripts))
 
 

@@ -15,7 +15,8 @@
   }
   for (const e of document.querySelectorAll(".ts-seg span")) {
     const inside = e.parentElement.getBoundingClientRect();
-    if (e.textContent && e.getBoundingClientRect().right > inside.right + 1) faults.push(`cut off in the bar ${name(e)}`);
+    const box = e.getBoundingClientRect(); // a label without room stands below the bar's edge, out of sight
+    if (e.textContent && box.top < inside.bottom - 1 && box.right > inside.right + 1) faults.push(`cut off in the bar ${name(e)}`);
   }
   for (const bar of document.querySelectorAll(".ts-bar")) {
     const last = [...bar.querySelectorAll(".ts-seg")].at(-1).getBoundingClientRect();

@@ -24,28 +24,34 @@ SAMPLE = "session=tool-results-eat-the-window"
 CLEARING = f"/debugger?{SAMPLE}&policy=clear-tool-results&request"
 PAGES = {
     "envelope": f"/envelope?{SAMPLE}&request=112",
+    "lost": f"/lost?{SAMPLE}&request=112",
     "heatmap": "/heatmap?session=cache-goes-cold&request=24",
     "debugger": f"{CLEARING}=100",
-    "compare": f"/compare?{SAMPLE}&policies=balanced,clear-tool-results,last-5-pairs,cline-classic",
+    "compare": f"/compare?{SAMPLE}&policies=as-recorded,balanced,clear-tool-results,last-5-pairs,cline-classic",
     "plan": f"/plan?{SAMPLE}",
     "audit": f"/audit?{SAMPLE}",
     "chat": "/chat",
     "library": "/library",
+    "search": f"/search?{SAMPLE}&q=public+API&block=0",
     "help": "/help",
     "glossary": "/help?page=glossary",
     "commands": "/help?page=command-line",
+    "policies": "/policies",
     "policy": "/policies?policy=clear-tool-results",
 }
 DOCS = ROOT / "engine" / "turnscope" / "docs"
-PASTED = ("glossary", "command-line", "adding", "formats", "architecture")  # pages that the chat is about
-WAITING = "[data-testid=stDataFrame]:not(:has(canvas)), [data-testid=stPlotlyChart]:not(:has(.main-svg))"
+PASTED = ("glossary", "command-line", "adding", "formats", "architecture", "numbers")  # pages that the chat is about
+WAITING = (
+    "[data-testid=stDataFrame]:not(:has(canvas)), [data-testid=stPlotlyChart]:not(:has(.main-svg)), "
+    "[class*=st-key-replay-bar-], [data-stale=true]"  # replays under way, and what is about to be drawn anew
+)
 SETTLE = 1_500  # milliseconds for charts to draw after the script has run
 SIZE = (1440, 1000)  # pixels of the tour's window
 QUALITY = 85  # of its WebP
 LARGEST = 1_500_000  # bytes of it
 
 
-def nothing(_page: Page) -> None:
+def do_nothing(_page: Page) -> None:
     """What has to be done on most pages before their picture is taken."""
 
 
@@ -80,14 +86,14 @@ def press(key: str) -> Callable[[Page], None]:
 
 # Each stop of the tour: its address ("" = the page stays), what is done there, milliseconds for which it is shown.
 TOUR: tuple[tuple[str, Callable[[Page], None], int], ...] = (
-    (f"/envelope?{SAMPLE}&request=40", nothing, 1_600),
-    (f"/envelope?{SAMPLE}&request=111", nothing, 1_600),
-    (f"/envelope?{SAMPLE}&request=112", nothing, 2_600),
-    (f"/heatmap?{SAMPLE}&request=112", nothing, 2_600),
-    (f"{CLEARING}=29", nothing, 1_600),
+    (f"/envelope?{SAMPLE}&request=40", do_nothing, 1_600),
+    (f"/envelope?{SAMPLE}&request=111", do_nothing, 1_600),
+    (f"/envelope?{SAMPLE}&request=112", do_nothing, 2_600),
+    (f"/heatmap?{SAMPLE}&request=112", do_nothing, 2_600),
+    (f"{CLEARING}=29", do_nothing, 1_600),
     *[("", press("n"), 700)] * 3,
     ("", press("Shift+ArrowRight"), 2_000),
-    (PAGES["compare"], nothing, 3_000),
+    (PAGES["compare"], do_nothing, 3_000),
     (PAGES["chat"], talk, 3_000),
 )
 
@@ -116,11 +122,18 @@ def take_tour(page: Page, target: Path) -> None:
         raise SystemExit(f"{target} has {target.stat().st_size:,} bytes, {LARGEST:,} are the most")
 
 
+def stretch(page: Page) -> None:
+    """Make the window as high as the page, which scrolls inside it: a picture of the whole page would end at the window."""
+    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+    page.set_viewport_size({"width": page.viewport_size["width"] if page.viewport_size else SIZE[0], "height": height + 60})
+    page.wait_for_timeout(SETTLE)
+
+
 def list_looks() -> Iterator[tuple[str, str, int]]:
     """Name, colour scheme and width of each picture of a page."""
     for name in PAGES:
         for scheme in ("dark", "light"):
-            for width in (1440, 800):
+            for width in (1440, 800, 420):
                 yield name, scheme, width
 
 
@@ -135,8 +148,9 @@ def main() -> int:
         else:
             for name, scheme, width in list_looks():
                 page = browser.new_page(base_url=url, viewport={"width": width, "height": 900}, color_scheme=scheme)
-                open_page(page, PAGES[name], talk if name == "chat" else nothing)
-                page.screenshot(path=folder / f"{name}_{scheme}_{width}.png", full_page=True)
+                open_page(page, PAGES[name], talk if name == "chat" else do_nothing)
+                stretch(page)
+                page.screenshot(path=folder / f"{name}_{scheme}_{width}.png")
                 page.close()
         browser.close()
     return 0

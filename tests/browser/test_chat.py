@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from conftest import idle, look, looks
+from conftest import idle, look, wait_for_theme
 from playwright.sync_api import expect
 
 from tests.live.test_attachments import png
@@ -22,10 +22,12 @@ LONG = "Some words that fill the window. " * 730  # three of these are more than
 ANSWER = ".chat-msg.assistant:not(.now)"
 WATCHED = """words => {
     window.most = 0;
-    new MutationObserver(() => {
-        const shown = each => each.textContent.includes(words) && each.checkVisibility();
+    const shown = each => each.textContent.includes(words) && each.checkVisibility();
+    const look = () => {
         window.most = Math.max(window.most, [...document.querySelectorAll('.chat-msg.assistant')].filter(shown).length);
-    }).observe(document.body, {childList: true, subtree: true, characterData: true});
+    };
+    new MutationObserver(look).observe(document.body, {childList: true, subtree: true, characterData: true});
+    look();
 }"""
 ASKED = "How long is the road, and where does it lead? " * 60  # with thinking on, the answer takes some seconds
 
@@ -49,7 +51,7 @@ def send(page: Page, text: str) -> int:
     return answers
 
 
-def ended(page: Page, answers: int = 0) -> None:
+def wait_for_answer(page: Page, answers: int = 0) -> None:
     """Wait until there are more than `answers` whole answers, and the next message may be written.
 
     The page comes in pieces: right after a send the box of the run before may still stand there, and no answer yet.
@@ -63,7 +65,7 @@ def tokens(page: Page) -> int:
     return int(page.locator(".chat-fill").get_attribute("data-tokens") or 0)
 
 
-def thinking(page: Page) -> None:
+def think(page: Page) -> None:
     page.locator(".st-key-chat-settings button").first.click()
     page.locator(".st-key-chat-form label", has_text="Thinking").click()
     page.keyboard.press("Escape")
@@ -73,10 +75,10 @@ def thinking(page: Page) -> None:
 def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugger(page: Page) -> None:
     visit(page)
     for n in range(3):
-        ended(page, send(page, f"Point {n}. {LONG}"))
+        wait_for_answer(page, send(page, f"Point {n}. {LONG}"))
         assert tokens(page) < 16_000 - 1_024
     page.locator(".chat-log b", has_text="condense").first.wait_for()
-    thinking(page)
+    think(page)
     send(page, ASKED)
     page.locator(".chat-msg.now .thought").wait_for()
     page.get_by_role("button", name="Stop").click()
@@ -86,18 +88,18 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     expect(page.locator(".chat-msg.user")).to_have_count(4)
     page.get_by_text("The answer was interrupted here").wait_for()
     answers = send(page, "And where does it end?")
-    ended(page, answers)
+    wait_for_answer(page, answers)
     expect(page.locator(ANSWER)).to_have_count(answers + 1)
     expect(page.get_by_text("The answer was interrupted here")).to_have_count(0)
-    found(page, "Point 0")
+    find_message(page, "Point 0")
     page.locator(".st-key-chat-requests summary").click()
     page.locator("[data-testid=stPageLink] a", has_text="Request 4").click()
-    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=4&policy=balanced"))
+    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=3&policy=balanced"))
     page.locator(".ts-title", has_text="turnscope-chat").wait_for()
     page.locator(".policy-line", has_text="changes in").wait_for()
 
 
-def found(page: Page, words: str) -> None:
+def find_message(page: Page, words: str) -> None:
     """Search for a message, go to it, and see it stay in view."""
     page.locator(".st-key-chat-list button").first.click()
     page.get_by_label("Search all chats").fill(words)
@@ -123,19 +125,19 @@ def test_what_is_attached_is_weighed_before_it_is_sent_and_shown_small(page: Pag
     notes = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"The heron stands in the reeds. " * 40}
     wrong = {"name": "report.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7\n\x00\xff"}
     files.set_input_files([image, notes, wrong])
-    told = page.locator(".chat-tells", has_text="Attached:")
+    told = page.locator(".chat-note", has_text="Attached:")
     told.get_by_text("notes.txt").wait_for()
     expect(told).to_contain_text("cat.png", use_inner_text=True)
-    page.locator(".chat-tells.bad", has_text="report.pdf is neither an image that models accept nor text").wait_for()
+    page.locator(".chat-note.bad", has_text="report.pdf is neither an image that models accept nor text").wait_for()
     page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) > n", arg=before + 765 + 250)
     weighed = tokens(page)
     for name in ("report.pdf", "notes.txt"):
         page.get_by_role("button", name=f"Remove {name}").click()
     page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) < n", arg=weighed - 200)
-    expect(page.locator(".chat-tells.bad")).to_have_count(0)
+    expect(page.locator(".chat-note.bad")).to_have_count(0)
     page.locator("[data-testid=stChatInputSubmitButton]").click()
     page.locator(".chat-msg.user img").wait_for()
-    ended(page)
+    wait_for_answer(page)
     assert page.locator(".chat-msg.user img").evaluate("image => image.complete && image.naturalWidth") == 360
     page.locator(".chat-msg.assistant", has_text="You attached an image (PNG, 1,200 × 800").wait_for()
     expect(told).to_have_count(0)
@@ -143,7 +145,7 @@ def test_what_is_attached_is_weighed_before_it_is_sent_and_shown_small(page: Pag
 
 def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(page: Page) -> None:
     visit(page)
-    thinking(page)
+    think(page)
     send(page, ASKED)
     page.locator(".chat-msg.now .thought").wait_for()
     address = page.url
@@ -155,7 +157,7 @@ def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(pag
     page.get_by_text("Open a session").first.wait_for()
     page.get_by_role("link", name="Live chat").click()
     page.evaluate(WATCHED, "I am the built-in offline model")
-    ended(page)
+    wait_for_answer(page)
     page.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
     other.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
     assert page.locator(".chat-msg.user").count() == other.locator(".chat-msg.user").count() == 1
@@ -166,10 +168,10 @@ def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(pag
 
 def test_a_message_sent_while_another_tab_has_a_turn_under_way_stays_in_the_box(page: Page) -> None:
     visit(page)
-    ended(page, send(page, "Please calculate 12*(3+4)"))
+    wait_for_answer(page, send(page, "Please calculate 12*(3+4)"))
     other = page.context.new_page()
     visit(other, page.url)
-    thinking(page)
+    think(page)
     box(other).fill("Said in the other tab")
     send(page, ASKED)  # long enough that its turn is still under way when the other tab sends
     page.locator(".chat-msg.now").wait_for()
@@ -178,11 +180,11 @@ def test_a_message_sent_while_another_tab_has_a_turn_under_way_stays_in_the_box(
     assert box(other).input_value() == "Said in the other tab"
     other.locator(".chat-msg.user", has_text="How long is the road").wait_for()
     answers = other.locator(ANSWER).count()
-    ended(other, answers)
+    wait_for_answer(other, answers)
     assert box(other).input_value() == "Said in the other tab"
     box(other).press("Enter")
     other.locator(".chat-msg.user", has_text="Said in the other tab").wait_for()
-    ended(other, answers + 1)
+    wait_for_answer(other, answers + 1)
     expect(other.locator(".chat-msg.user")).to_have_count(3)
     other.close()
 
@@ -202,7 +204,7 @@ def hostile_text_is_text(page: Page) -> None:
     page.wait_for_function("() => !document.querySelector('.chat-msg')")
     idle(page)
     hostile = "<img src=https://evil.example/x.png><script>window.pwned=1</script> ![x](https://evil.example/y.png) $a^2$"
-    ended(page, send(page, hostile))
+    wait_for_answer(page, send(page, hostile))
     expect(page.get_by_text("<script>window.pwned=1</script>").first).to_be_visible()
     for name in ("chat-list", "chat-branch"):
         page.locator(f".st-key-{name} button").first.click()
@@ -215,12 +217,12 @@ def hostile_text_is_text(page: Page) -> None:
 def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page) -> None:
     """One message that is said, and one that attacks; then in each width and theme."""
     visit(page)
-    ended(page, send(page, "Please calculate 12*(3+4)"))
+    wait_for_answer(page, send(page, "Please calculate 12*(3+4)"))
     hostile_text_is_text(page)
     looked: list[tuple[int, Literal["dark", "light"]]] = [(1440, "dark"), (800, "dark"), (800, "light"), (1440, "light")]
     for width, scheme in looked:
         look(page, width, scheme)
-        looks(page, scheme)
+        wait_for_theme(page, scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
         assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
 
@@ -228,7 +230,7 @@ def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page) -> None:
 def test_stop_stays_at_the_message_box_and_works_at_every_moment(page: Page) -> None:
     """Clicks by position: the button must be where it was, however long the answer has grown."""
     visit(page)
-    thinking(page)
+    think(page)
     places = set()
     for moment in (0, 400, 1_300):  # milliseconds after the button is there
         send(page, f"{moment}. {ASKED}")
@@ -245,20 +247,20 @@ def test_stop_stays_at_the_message_box_and_works_at_every_moment(page: Page) -> 
         idle(page)
         expect(page.locator(".chat-msg.now")).to_have_count(0)
         expect(page.get_by_text("The answer was interrupted here")).to_have_count(1)
-        said = [text for text in page.locator(".chat-msg.assistant .said").all_inner_texts() if text.strip()]
+        said = [text for text in page.locator(".chat-msg.assistant .chat-text").all_inner_texts() if text.strip()]
         assert len(said) == len(set(said)), "half an answer is told once"
     assert len(places) == 1
 
 
 def test_a_paste_that_no_window_holds_is_weighed_whole_refused_and_left_out(page: Page) -> None:
     visit(page)
-    ended(page, send(page, "hello"))
+    wait_for_answer(page, send(page, "hello"))
     box(page).fill("Some words that fill. " * 45_000)
-    page.locator(".chat-tells.bad", has_text="does not fit by itself").wait_for()
+    page.locator(".chat-note.bad", has_text="does not fit by itself").wait_for()
     assert tokens(page) > 200_000
     box(page).press("Enter")
     page.get_by_role("button", name="Leave it out").click()
     page.locator(".chat-msg.user em.left").wait_for()
     answers = send(page, "Please go on")
-    ended(page, answers)
+    wait_for_answer(page, answers)
     expect(page.locator("[role=alert]")).to_have_count(0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from chat_page import going_to, send
+from chat_page import go_to, send
 from conftest import let_go
 from malformed.rogue import SAID, Rogue, events, stream
 from malformed.test_malformed import CASES, PYTHON
@@ -55,7 +55,7 @@ def rogue() -> Iterator[Rogue]:
 
 def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is_answered(page: Page, rogue: Rogue) -> None:
     page.goto("/chat")
-    going_to(page, rogue.url)
+    go_to(page, rogue.url)
     told = ".st-key-chat-box [role=alert], .st-key-chat-box [role=status]"
     for number, (case, sentence) in enumerate(SENTENCES.items()):
         wrong, kept = CASES.get(case, (stream(events()), SAID))

@@ -20,8 +20,8 @@ import hostile
 import pytest
 import turnscope
 from claude_log import Log, call
-from conftest import ROOT, idle, look, looks, travel
-from debugger_links import linked
+from conftest import ROOT, idle, look, travel, wait_for_theme
+from debugger_links import find_linked
 from PIL import Image, ImageChops
 from playwright.sync_api import expect
 from turnscope.planning.trace import Cursor, Trace
@@ -29,7 +29,7 @@ from turnscope.views import parameters
 from turnscope.views.replay_range import summarize_replay_range
 from turnscope.views.stepper import build_steps
 
-from tests.views.test_steps import RULES, rule, told, trace_of
+from tests.views.test_stepper import RULES, describe_states, rule, trace_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -68,7 +68,7 @@ def place(page: Page) -> tuple[int, int]:
     return int(where.get_attribute("data-request") or -1), int(where.get_attribute("data-step") or -1)
 
 
-def at(page: Page, request: int, step: int) -> None:
+def wait_for_place(page: Page, request: int, step: int) -> None:
     """Wait until stepper and address stand at a place."""
     page.locator(f'.where[data-request="{request}"][data-step="{step}"]').wait_for()
     page.wait_for_url(re.compile(rf"[?&]request={request}&.*step={step}(&|$)"))
@@ -83,7 +83,7 @@ def screen(page: Page) -> str:
     return str(page.locator(".stepper").evaluate(SCREEN))
 
 
-def same_picture(one: bytes, other: bytes) -> bool:
+def look_alike(one: bytes, other: bytes) -> bool:
     """Whether nothing looks different: the browser blends the edge of a tile that was moved anew, a few pixels by a shade."""
     first, second = (Image.open(BytesIO(image)).convert("RGB") for image in (one, other))
     assert first.size == second.size
@@ -105,7 +105,7 @@ class Film:
     def __init__(self, tab: Page, trace: Trace) -> None:
         self.tab, self.trace = tab, trace
 
-    def at(self, request: int, step: int) -> Page:
+    def show_place(self, request: int, step: int) -> Page:
         """The tab, moved to a place by its slider, with the focus on the page and the mouse away, as after opening it."""
         shown = urlsplit(self.tab.url)
         asked = {name: value for name, value in parse_qsl(shown.query) if name not in ("request", "step")}
@@ -116,7 +116,7 @@ class Film:
         slider.blur()
         self.tab.mouse.move(0, 0)
         self.tab.wait_for_timeout(250)  # the stepper waits before it tells the app; what the test before did may be told late
-        at(self.tab, request, step)
+        wait_for_place(self.tab, request, step)
         idle(self.tab)
         return self.tab
 
@@ -127,15 +127,15 @@ def film(kept: Page, trace: Trace) -> Film:
 
 
 def test_ten_quick_presses_are_ten_steps(film: Film, trace: Trace) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     for _ in range(10):
         page.keyboard.press("ArrowRight", delay=0)
     wanted = trace.move(Cursor(31, 0), 10)
     assert place(page) == wanted
-    at(page, *wanted)
+    wait_for_place(page, *wanted)
     for _ in range(10):
         page.keyboard.press("ArrowLeft", delay=0)
-    at(page, 31, 0)
+    wait_for_place(page, 31, 0)
 
 
 def test_keys_and_buttons_make_the_same_moves(film: Film, trace: Trace) -> None:
@@ -152,21 +152,21 @@ def test_keys_and_buttons_make_the_same_moves(film: Film, trace: Trace) -> None:
         "n": ("change", changes[2]),
         "p": ("changeBack", changes[0]),
     }
-    page = film.at(*start)
+    page = film.show_place(*start)
     for key, (name, wanted) in moves.items():
         for way in ("key", "button"):
             page.locator(".time input").fill(point(trace, *start))
-            at(page, *start)
+            wait_for_place(page, *start)
             if way == "key":
                 page.keyboard.press(key)
             else:
                 page.locator(f'[data-go="{name}"]').click()
             assert place(page) == wanted, (key, way)
-            at(page, *wanted)
+            wait_for_place(page, *wanted)
 
 
 def test_at_either_end_the_buttons_rest_and_the_keys_do_nothing(film: Film, trace: Trace) -> None:
-    page = film.at(0, 0)
+    page = film.show_place(0, 0)
     assert page.locator('[data-go="back"]').is_disabled()
     page.keyboard.press("ArrowLeft")
     assert place(page) == (0, 0)
@@ -179,7 +179,7 @@ def test_at_either_end_the_buttons_rest_and_the_keys_do_nothing(film: Film, trac
 
 
 def test_playing_goes_on_by_itself_until_it_is_stopped(film: Film) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     page.keyboard.press("Space")
     page.wait_for_function("() => Number(location.search.match(/step=(\\d+)/)[1]) > 0 || !/request=31&/.test(location.search)")
     page.locator('.where[data-step="9"], .where:not([data-request="31"])').first.wait_for()
@@ -193,7 +193,7 @@ def test_playing_goes_on_by_itself_until_it_is_stopped(film: Film) -> None:
 
 
 def test_the_axis_is_requests_and_the_slider_reaches_both_ends(film: Film, trace: Trace) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     assert page.locator(".time input").get_attribute("max") == str(len(trace.plans))
     box = page.locator(".time").bounding_box()
     assert box
@@ -206,22 +206,22 @@ def test_the_axis_is_requests_and_the_slider_reaches_both_ends(film: Film, trace
 
 
 def test_a_deep_link_to_request_17_step_3_stands_there(kept: Page) -> None:
-    changed, decision = linked()
+    changed, decision = find_linked()
     reach(kept, session=FIRST, policy="clear-tool-results", set=parameters.encode_changes(changed), request="17", step="3")
     assert place(kept) == (17, 3)
     assert decision.edit.span
     assert kept.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")
     expect(kept.locator(".card .why p")).to_have_text(decision.edit.because, use_inner_text=True)
     assert kept.locator(".tile.current").get_attribute("data-at") == str(decision.edit.span.start)
-    at(kept, 17, 3)
+    wait_for_place(kept, 17, 3)
 
 
 def test_forwards_and_back_gives_identical_screens(film: Film) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     start, forwards = screen(page), []
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
-    at(page, 31, 0)
+    wait_for_place(page, 31, 0)
     idle(page)
     page.mouse.move(0, 0)  # what it rests on is lit
     image = page.locator(".stepper").screenshot(animations="disabled")
@@ -232,9 +232,9 @@ def test_forwards_and_back_gives_identical_screens(film: Film) -> None:
     for seen in [*forwards[-2::-1], start]:
         page.keyboard.press("ArrowLeft")
         assert screen(page) == seen
-    at(page, 31, 0)
+    wait_for_place(page, 31, 0)
     idle(page)
-    assert same_picture(image, page.locator(".stepper").screenshot(animations="disabled"))
+    assert look_alike(image, page.locator(".stepper").screenshot(animations="disabled"))
     page.keyboard.press("End")
     page.keyboard.press("Home")
     for _ in range(31):
@@ -268,20 +268,20 @@ def _compare(page: Page, run: str, trace: Trace) -> None:
     for cursor, (states, by, slots, counts) in zip(places, made, strict=True):
         envelope = trace.get_frame(cursor).envelope
         pieces = [piece for piece in envelope.pieces if piece.start < piece.stop for _ in range(piece.stop - piece.start)]
-        assert told(list(zip(states, by, strict=True))) == [(p.body is None, p.body == (), p.by) for p in pieces]
+        assert describe_states(list(zip(states, by, strict=True))) == [(p.body is None, p.body == (), p.by) for p in pieces]
         assert slots == sorted(piece.by for piece in envelope.pieces if piece.start == piece.stop)
         assert tuple(counts) == envelope.counts
 
 
 def test_texts_catch_up_with_the_stepper(film: Film, trace: Trace) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     for _ in range(4):
         page.keyboard.press("ArrowRight", delay=0)
     wanted = trace.move(Cursor(31, 0), 4)
     decision = trace.get_frame(wanted).decision
     assert decision
     assert decision.edit.span
-    at(page, *wanted)
+    wait_for_place(page, *wanted)
     page.locator(".why-line", has_text=f"#{decision.edit.span.start} ·").wait_for()
     text = trace.session.blocks[decision.edit.span.start].text
     page.locator("[data-testid=stCode]", has_text=text.strip().splitlines()[0].strip()[:40]).first.wait_for()
@@ -325,12 +325,52 @@ def test_up_and_down_choose_blocks_of_the_film(kept: Page) -> None:
     kept.locator(".why-line", has_text=f"#{first} ·").wait_for()
 
 
+def test_condensed_blocks_fold_into_one_tile_until_it_is_opened(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="as-recorded", request="150", step="0")
+    fold = kept.locator(".tile.fold:visible")
+    expect(fold).to_have_count(1)
+    expect(fold).to_contain_text("blocks condensed", use_inner_text=True)
+    folded = kept.locator(".tile:visible").count()
+    condensed = kept.locator('.tile[data-state="condensed"]:visible')
+    expect(condensed).to_have_count(0)
+    fold.click()
+    condensed.first.wait_for()
+    assert kept.locator(".tile:visible").count() > folded
+    fold.click()
+    expect(condensed).to_have_count(0)
+    kept.locator(".unfold", has_text="Show condensed blocks").click()
+    condensed.first.wait_for()
+    kept.locator(".unfold", has_text="Fold condensed blocks").click()
+    expect(condensed).to_have_count(0)
+    kept.get_by_label("Block", exact=True).fill("7")
+    kept.get_by_label("Block", exact=True).press("Enter")
+    kept.locator('.tile.picked[data-at="7"]').wait_for()
+    assert "▾" in fold.first.inner_text(), "a block that is chosen opens its fold"
+
+
+def test_limit_and_window_stand_on_the_scale_of_the_bars(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="cline-classic", request="113", step="1")
+    expect(kept.locator(".scale")).to_contain_text("policy's limit 160k", use_inner_text=True)
+    expect(kept.locator(".scale")).to_contain_text("window 200k", use_inner_text=True)
+
+    def point(name: str) -> float:
+        return float(
+            kept.locator(f".bar.now u.{name}").evaluate(
+                """e => { const bar = e.parentElement.getBoundingClientRect();
+                    return (e.getBoundingClientRect().left - bar.left) / bar.width }"""
+            )
+        )
+
+    assert point("limit") == pytest.approx(0.8, abs=0.01)
+    assert point("window") == pytest.approx(1, abs=0.01)
+
+
 def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(film: Film) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     page.keyboard.press("n")
     idle(page)
     first = place(page)
-    at(page, *first)
+    wait_for_place(page, *first)
     page.keyboard.press("End")
     idle(page)
     page.wait_for_url(re.compile("request=324"))
@@ -340,8 +380,8 @@ def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(film: Film) 
 
 def test_quick_presses_count_while_the_server_is_slow(film: Film, server: str) -> None:
     """Answers that come late speak of places that one has left: none of them takes one back."""
-    page = film.at(31, 0)
-    with held(process_of(server)):
+    page = film.show_place(31, 0)
+    with hold_again(process_of(server)):
         for key, times in (("End", 1), ("Home", 1), ("Shift+ArrowRight", 31)):
             for n in range(times):
                 page.keyboard.press(key)
@@ -360,7 +400,7 @@ def process_of(url: str) -> int:
 
 
 @contextmanager
-def held(process: int, held: float = 0.3, free: float = 0.08) -> Iterator[None]:
+def hold_again(process: int, held: float = 0.3, free: float = 0.08) -> Iterator[None]:
     """Hold a process again and again, as a busy machine does; times in seconds."""
     over = threading.Event()
 
@@ -391,10 +431,10 @@ def drag(page: Page, start: float, stop: float) -> None:
 
 
 def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     drag(page, 0.5, 0.75)
     about = page.locator(".about")
-    about.get_by_text("re-sent").wait_for()
+    about.get_by_text("repeated input").wait_for()
     first, last = (int(n) for n in re.findall(r"\d+", about.locator("b").inner_text()))
     assert abs(first - len(trace.plans) * 0.5) <= 1
     assert abs(last - len(trace.plans) * 0.75) <= 1
@@ -420,7 +460,7 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) 
 
 
 def test_the_wheel_zooms_and_a_double_click_shows_all_again(film: Film) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     labels = page.locator(".axis").inner_text()
     page.locator(".time").hover(position={"x": 600, "y": 20})
     page.mouse.wheel(0, -400)
@@ -432,7 +472,7 @@ def test_the_wheel_zooms_and_a_double_click_shows_all_again(film: Film) -> None:
 
 
 def test_the_cursor_can_be_dragged(film: Film, trace: Trace) -> None:
-    page = film.at(31, 0)
+    page = film.show_place(31, 0)
     drag(page, 31.1 / len(trace.plans), 0.5)
     assert abs(place(page)[0] - len(trace.plans) * 0.5) <= 2
     assert page.locator(".about").is_hidden()
@@ -449,8 +489,8 @@ def test_all_decisions_are_listed_filtered_and_gone_to(kept: Page, trace: Trace)
     kept.get_by_label("Rule", exact=True).select_option(rule)
     meant = [d for d in decisions if d.rule == rule]
     assert kept.locator(".many").inner_text().startswith(f"{len(meant):,} of")
-    kept.get_by_label("From request").fill("60")
-    kept.get_by_label("To request").fill("200")
+    kept.get_by_label("From request").fill("61")
+    kept.get_by_label("To request").fill("201")
     meant = [d for d in meant if 60 <= d.request <= 200]
     assert kept.locator(".many").inner_text().startswith(f"{len(meant):,} of")
     kept.get_by_label("Text to find").fill("no such words anywhere")
@@ -460,7 +500,7 @@ def test_all_decisions_are_listed_filtered_and_gone_to(kept: Page, trace: Trace)
     row = kept.locator(".view .row").nth(3)
     where = [d for d in decisions if d.action == "clear"][3]
     row.click()
-    at(kept, where.request, where.seq - trace.plans[where.request].first + 1)
+    wait_for_place(kept, where.request, where.seq - trace.plans[where.request].first + 1)
     kept.locator(".view .row.here").wait_for()
     kept.get_by_role("radio", name="Before and after").click()
     idle(kept)
@@ -484,9 +524,10 @@ def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace)
     page.locator(".play").click()
     page.locator(".play", has_text="Play").wait_for()
     page.locator(f'.where[data-request="{wanted}"][data-step="{len(trace.plans[wanted].decisions)}"]').wait_for()
+    page.wait_for_url(re.compile(r"[?&]stops="))
     page.reload()
     page.locator(".where[data-request]").wait_for()
-    assert page.locator('[data-go="stop"]').is_enabled(), "they are kept while the tab is open"
+    expect(page.locator('[data-go="stop"]')).to_be_enabled()
 
 
 def test_policies_are_found_by_typing_and_shown_whole(kept: Page) -> None:
@@ -509,7 +550,7 @@ def test_a_recorded_compaction_says_what_it_left(kept: Page, compacted: str) -> 
     before = kept.locator(".number.now").inner_text()
     assert before.startswith("9.3k")
     kept.keyboard.press("ArrowRight")
-    at(kept, 3, 1)
+    wait_for_place(kept, 3, 1)
     expect(kept.locator(".number.before")).to_have_text(before, use_inner_text=True)
     assert kept.locator(".number.now").inner_text().startswith("910")
     assert kept.locator(".verb").inner_text().lower() == "condensed"
@@ -579,7 +620,7 @@ def test_nothing_is_cut_off_at_any_width_and_theme(kept: Page, widths: tuple[int
     for width in widths:
         for scheme in ("dark", "light") if first == "dark" else ("light", "dark"):
             look(kept, width, scheme)
-            looks(kept, scheme)
+            wait_for_theme(kept, scheme)
             over = kept.locator(".stepper").evaluate(
                 "e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p => "
                 "p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"

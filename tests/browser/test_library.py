@@ -68,7 +68,7 @@ def index(page: Page, folder: Path) -> None:
     field = page.get_by_label("Or type the path of a file or a folder")
     field.fill(str(folder))
     field.press("Enter")
-    page.get_by_text(f"{len([*folder.iterdir()])} to open.").wait_for()  # the button is this folder's, not one's before
+    page.get_by_text(f"{len([*folder.iterdir()])} sessions found.").wait_for()  # the button is this folder's, not one's before
     page.get_by_role("button", name="Index this folder").click()
 
 
@@ -104,20 +104,20 @@ def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are
     kept.locator(".ts-hit mark").first.wait_for()
     assert kept.locator(".ts-hit mark").all_inner_texts() == [bird]
     label = kept.locator(".st-key-library-hits button").first.inner_text()
-    request, block = (int(found) for found in re.findall(r"(?:request|block) (\d+)", label))
+    number, block = (int(found) for found in re.findall(r"(?:request|block) (\d+)", label))
     kept.locator(".st-key-library-hits button").first.click()
-    kept.wait_for_url(re.compile(rf"request={request}(&|$)"))
+    kept.wait_for_url(re.compile(rf"request={number - 1}(&|$)"))
     kept.locator(f".ts-closeup[data-block='{block}'], [data-at='{block}']").first.wait_for()
     kept.get_by_text(f"a {bird} would know").first.wait_for()
     kept.wait_for_function("document.querySelector('.ts-closeup').getBoundingClientRect().top < innerHeight")
 
-    pick(kept, "Herons", "Branch 1 at request 0: In trees.", requests=2)
+    pick(kept, "Herons", "Branch 1 at request 1: In trees.", requests=2)
     travel(kept, "/library")
     search = kept.get_by_label("Search all sessions")
     search.fill("dancers")
     search.press("Enter")
     kept.locator(".st-key-library-hits button", has_text="Cranes").first.click()
-    pick(kept, "Cranes", "Branch 1 at request 0: Cranes?", requests=1)
+    pick(kept, "Cranes", "Branch 1 at request 1: Cranes?", requests=1)
 
 
 def pick(page: Page, title: str, name: str, requests: int) -> None:
@@ -129,10 +129,53 @@ def pick(page: Page, title: str, name: str, requests: int) -> None:
     option = page.get_by_role("option", name=name)
     for _ in range(5):  # a list that opens while the page moves closes again
         page.wait_for_timeout(300)
-        page.get_by_role("combobox", name="2 paths").click()
+        page.get_by_role("combobox", name="2 branches").click()
         with suppress(Late):
             option.click(timeout=3_000)
             break
     page.wait_for_url(re.compile(r"part=1(&|$)"))
     idle(page)
-    assert page.get_by_label("Go to request").get_attribute("max") == str(requests - 1)
+    assert page.get_by_label("Go to request").get_attribute("max") == str(requests)
+
+
+def test_a_line_opens_its_session_and_back_leads_to_what_was_looked_for(kept: Page, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for n, name in enumerate(("curlew", "dunlin", "godwit")):
+        (folder / f"{name}.jsonl").write_text(talk(f"where does the {name} winter?").replace("/work", f"/work/{'ab'[n % 2]}"))
+    index(kept, folder)
+    kept.locator("td", has_text="where does the godwit winter?").first.wait_for()
+    search = kept.get_by_label("Search all sessions")
+    search.fill("dunlin")
+    search.press("Enter")
+    kept.wait_for_url(re.compile(r"[?&]q=dunlin"))
+    row = kept.locator("tbody tr", has_text="dunlin")
+    row.locator("td.cost").click()  # anywhere in the line
+    kept.wait_for_url(lambda url: "/library" not in url and "session=" in url)
+    kept.locator(".ts-title h1", has_text="where does the dunlin winter?").wait_for()
+    kept.wait_for_url(re.compile(r"request=0"))  # the address is whole
+    idle(kept)
+    kept.go_back()
+    kept.wait_for_url(re.compile(r"/library\?.*q=dunlin"))
+    kept.locator("tbody tr", has_text="dunlin").wait_for()
+    assert kept.get_by_label("Search all sessions").input_value() == "dunlin"
+    assert kept.locator("tbody tr").count() == 1
+    kept.get_by_role("button", name="Clear", exact=True).click()
+    kept.locator("tbody tr", has_text="godwit").first.wait_for()
+    kept.get_by_role("button", name="Title", exact=True).press("Enter")  # by the keyboard
+    kept.wait_for_url(re.compile(r"sort=title"))
+    kept.locator("th[aria-sort=ascending]", has_text="Title").wait_for()
+    add = kept.get_by_role("button", name="Tags of where does the godwit winter?")
+    add.focus()
+    add.press("Enter")
+    field = kept.get_by_role("dialog").get_by_role("textbox")
+    field.fill("waders, to read")
+    field.press("Enter")
+    kept.locator("tbody tr", has_text="godwit").locator(".tag", has_text="waders").wait_for()
+    kept.locator(".st-key-library-by button, .st-key-library-costs button", has_text="Tag").first.click()
+    kept.get_by_role("button", name=re.compile(r"^waders\b")).click()
+    kept.wait_for_url(re.compile(r"tag=waders"))
+    kept.locator("tbody tr", has_text="curlew").wait_for(state="detached")
+    assert kept.locator("tbody tr").count() == 1
+    kept.get_by_role("button", name="Clear", exact=True).click()
+    kept.wait_for_url(lambda url: "tag=" not in url)

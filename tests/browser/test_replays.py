@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Wire, idle, opened, travel
+from conftest import Wire, idle, open_tab, travel
 from make_claude_code import write
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
@@ -82,11 +82,11 @@ def clicks(page: Page, wire: Wire) -> float:
 def test_a_long_replay_shows_its_progress_can_be_cancelled_and_slows_nobody(
     here: Page, profile: BrowserContext, server: str, big: dict[str, str]
 ) -> None:
-    with opened(profile, server) as there:
-        _watched_and_cancelled(here, there, big["session"])
+    with open_tab(profile, server) as there:
+        _watch_and_cancel(here, there, big["session"])
 
 
-def _watched_and_cancelled(here: Page, there: Page, session: str) -> None:
+def _watch_and_cancel(here: Page, there: Page, session: str) -> None:
     there.set_default_timeout(60_000)
     wire = Wire(there)
     there.goto(f"/heatmap?session={session}&request=1")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
+MAX_SCREENS = 4  # of 900 pixels, before anything is unfolded
 
 
 def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path) -> None:
@@ -33,6 +34,11 @@ def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path) -
         assert shape["width"] > 500
         assert cells > 88 * 5
         assert tab.evaluate("document.documentElement.scrollWidth") <= 800
+        assert tab.evaluate("document.documentElement.scrollHeight") <= MAX_SCREENS * 900
+        expect(tab.get_by_text("Every request in numbers")).to_be_visible()
+        expect(tab.locator(".heat")).to_be_hidden()
+        tab.get_by_text("Every request in numbers").click()
+        expect(tab.locator(".heat")).to_be_visible()
         assert asked == [file.as_uri()]
     finally:
         context.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import turnscope
@@ -135,3 +137,57 @@ def test_bad_files_end_with_2_and_no_traceback(tmp_path: Path, capsys: pytest.Ca
                 told,
             )
             assert str(file) in told or code == 1
+
+
+LONE = "\ud800 half =cmd|' /C calc'!A0 <script>alert(1)</script> \u202e"
+
+
+@pytest.fixture
+def odd_session(tmp_path: Path) -> Path:
+    """A session whose every text holds half a surrogate pair, a formula, markup and a change of direction."""
+    rows: list[dict[str, Any]] = []
+    for n in range(3):
+        call = {"type": "tool_use", "id": f"t{n}", "name": f"=Read{LONE}", "input": {"file_path": LONE, "n": float("nan")}}
+        answer = {"id": f"m{n}", "role": "assistant", "model": "claude-sonnet-4-5", "stop_reason": "tool_use"}
+        answer |= {"content": [{"type": "text", "text": LONE}, call], "usage": {"input_tokens": 500, "output_tokens": 20}}
+        result = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": LONE * 9}]
+        for kind, message in (
+            ("user", {"role": "user", "content": LONE}),
+            ("assistant", answer),
+            ("user", {"content": result}),
+        ):
+            row = {"type": kind, "uuid": str(len(rows)), "parentUuid": str(len(rows) - 1) if rows else None, "message": message}
+            rows.append(
+                row | {"sessionId": "s", "cwd": LONE, "gitBranch": LONE, "timestamp": f"2026-01-01T00:00:0{len(rows)}Z"}
+            )
+    path = tmp_path / "odd.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*rows, {"type": "summary", "summary": LONE, "leafUuid": "8"}])))
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("share", "{}", "r.html"),
+        ("share", "{}", "full.html", "--level", "full"),
+        ("share", "{}", "r.md", "--level", "masked"),
+        ("check", "{}", "--max-usd", "5", "--junit", "j.xml"),
+        ("export", "{}"),
+        ("trace", "{}", "t.json"),
+        ("compare", "{}", "--policies", "balanced"),
+    ],
+)
+def test_odd_texts_stop_no_command(arguments: tuple[str, ...], odd_session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(odd_session.parent)
+    assert main([argument.format(odd_session) for argument in arguments]) == 0
+    for file in odd_session.parent.glob("*.*"):
+        file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("amount", ["nan", "-1", "inf", "1e999", "much"])
+def test_a_limit_that_is_no_amount_is_a_sentence(amount: str, odd_session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--max-usd", "--max-fill"):
+        assert main(["check", str(odd_session), f"{option}={amount}"]) == 2
+        error = capsys.readouterr().err
+        assert f"'{amount}' is no amount" in error
+        assert "Traceback" not in error

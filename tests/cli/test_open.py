@@ -15,7 +15,6 @@ import pytest
 from conftest import ROOT
 from processes import run
 from turnscope import cli as command
-from turnscope.cli import open as opening
 
 
 def test_a_path_that_does_not_exist_ends_with_2_and_says_so(tmp_path: Path, data_folder: Path) -> None:
@@ -41,7 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
         poll = wait
 
-    monkeypatch.setattr(opening.subprocess, "Popen", Child)
+    monkeypatch.setattr(subprocess, "Popen", Child)
     return started
 
 
@@ -56,6 +55,18 @@ def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert started["arguments"][-2:] == ["--server.headless", "true"]
     assert command.main([]) == 7
     assert "TURNSCOPE_OPEN" not in started["env"]
+
+
+def test_other_machines_need_a_token(started: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9"):
+        assert command.main(["--host", host]) == 7
+        assert "TURNSCOPE_TOKEN" not in started["env"]
+    assert capsys.readouterr().err == ""
+    assert command.main(["--host", "0.0.0.0", "--port", "8600"]) == 7
+    token = started["env"]["TURNSCOPE_TOKEN"]
+    assert len(token) >= 32
+    assert started["arguments"][started["arguments"].index("--server.address") + 1] == "0.0.0.0"
+    assert f":8600/?token={token} and read every session" in capsys.readouterr().err
 
 
 def test_open_is_the_name_of_the_default_command(tmp_path: Path, started: dict[str, Any]) -> None:

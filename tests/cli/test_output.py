@@ -13,6 +13,8 @@ import pytest
 from conftest import ROOT
 from processes import run, start
 from turnscope.cli import ExitCode, main
+from turnscope.library import comparing
+from turnscope.views import comparison
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 ROWS = {
@@ -43,6 +45,23 @@ def test_a_terminal_gets_a_table_and_a_pipe_gets_csv(
     assert set(row) <= set(made)
 
 
+def test_a_terminal_gets_each_row_when_it_is_made(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+    build = comparison.build_row
+
+    def look(*args: object, **named: object) -> object:
+        seen.append(capsys.readouterr().out)
+        return build(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(comparing, "build_row", look)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["compare", str(COLD), "--policies", "as-recorded,last-5-pairs,keep-everything"]) == 0
+    seen.append(capsys.readouterr().out)
+    assert [text.split("  ")[0] for text in seen] == ["policy", "As recorded", "Last 5 pairs", "Keep everything"]
+    lines = "".join(seen).splitlines()[:4]
+    assert len({len(line) for line in lines}) == 1, "columns in line"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 def test_a_real_terminal_gets_the_table(tmp_path: Path) -> None:
     import pty
@@ -60,7 +79,7 @@ def test_a_real_terminal_gets_the_table(tmp_path: Path) -> None:
 
 def test_a_check_in_a_pipe_says_failures_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(ROWS["check"]) == 1
-    assert capsys.readouterr().err == f"turnscope: {COLD}: request 62 fills 64.3% of its window, more than 10 %\n"
+    assert capsys.readouterr().err == f"turnscope: {COLD}: request 63 fills 64.3% of its window, more than 10 %\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")

@@ -230,11 +230,11 @@ def test_a_worker_that_cannot_be_started_is_a_reason_and_no_exception() -> None:
 
 
 def test_a_callback_that_fails_is_a_reason_and_no_silent_end() -> None:
-    def broken(_: dict[str, int]) -> None:
+    def raise_error(_: dict[str, int]) -> None:
         raise RuntimeError("store is closed")
 
     with characters() as counts:
-        counts.start([("a", "aa")], "claude-3", broken)
+        counts.start([("a", "aa")], "claude-3", raise_error)
         assert counts.wait(30)
         assert counts.failed == "RuntimeError: store is closed"
 

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 import turnscope
 from claude_log import Log
-from hand_made import SONNET, Row, compacted, traced
+from hand_made import SONNET, Row, make_compaction, make_trace
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope import figures
 from turnscope.counting.calibration import SMALLEST_SCALE, Calibration
 from turnscope.counting.hidden import HiddenTokens
 from turnscope.counting.reconciliation import CELLS, distribute, fit_requests, reconcile
-from turnscope.planning.trace import Cursor, Trace, changes_static
+from turnscope.planning.session_fit import changes_static
+from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import BEGINS_MID_CONVERSATION
 from turnscope.views import closeup, request_summary, tables
 from turnscope.views.exact_body import format_exact_body
@@ -33,23 +34,23 @@ def sizes(text: str, count: int) -> str:
     return f"{count} {text}"
 
 
-def counted(rows: list[Row], edits: object = ()) -> list[int]:
+def count_requests(rows: list[Row], edits: object = ()) -> list[int]:
     """Counted tokens of each request, whatever was billed."""
-    return [plan.seen.tokens for plan in traced(rows, edits).plans]  # type: ignore[arg-type]
+    return [plan.seen.tokens for plan in make_trace(rows, edits).plans]  # type: ignore[arg-type]
 
 
-def billed(rows: list[Row], hidden: list[int], edits: object = ()) -> Trace:
+def bill_rows(rows: list[Row], hidden: list[int], edits: object = ()) -> Trace:
     """The trace of rows that were billed for what is counted and `hidden` tokens more (fewer where negative)."""
-    for row, size, more in zip(rows, counted(rows, edits), hidden, strict=True):
+    for row, size, more in zip(rows, count_requests(rows, edits), hidden, strict=True):
         row.plain, row.read, row.written = size + more, 0, 0
-    return traced(rows, edits)  # type: ignore[arg-type]
+    return make_trace(rows, edits)  # type: ignore[arg-type]
 
 
 def talk(count: int) -> list[Row]:
     return [Row(9.0 * n, prompt=sizes(WORDS, n)) for n in range(count)]
 
 
-def whole(trace: Trace) -> Overview:
+def check_whole(trace: Trace) -> Overview:
     """The overview, after it was seen that its rows sum to what was recorded and no cell is negative."""
     view = build_overview(trace)
     has = view.recorded > 0
@@ -75,22 +76,22 @@ def log(parent: str = "", requests: int = 12, hidden: int = 90_000, compact: int
     return made
 
 
-def opened(made: Log, folder: Path) -> Trace:
+def open_rows(made: Log, folder: Path) -> Trace:
     path = folder / f"{made.session}.jsonl"
     path.write_text(made.text(), encoding="utf-8")
     return turnscope.replay(turnscope.load(path))
 
 
 def test_a_log_whose_first_parent_is_elsewhere_begins_mid_conversation(tmp_path: Path) -> None:
-    trace = opened(log(parent="elsewhere"), tmp_path)
-    view = whole(trace)
+    trace = open_rows(log(parent="elsewhere"), tmp_path)
+    view = check_whole(trace)
     assert trace.session.about[BEGINS_MID_CONVERSATION] is True
     assert view.cells[:, CELLS.index("earlier")].min() > 85_000
     assert not view.cells[:, CELLS.index("prefix")].any(), "nothing tells system prompt and tools apart from it"
     told = [finding.text for finding in rank_findings(trace, view)]
     assert any(text.startswith("The conversation before this file begins is 9") for text in told)
     assert not any("System prompt and tools" in text for text in told)
-    assert "what was said before this file begins is about" in format_exact_body(trace, 3)
+    assert "the conversation before this file begins is about" in format_exact_body(trace, 3)
     assert LABELS["earlier"] in {area.name for area in figures.draw_sawtooth(view).data}
     assert LABELS["earlier"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
@@ -102,44 +103,46 @@ def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tm
     summary.user("go on")
     summary.answer("m1", "yes", usage=(20_000, 0, 0, 5))
     for made in (whole_log, summary):
-        trace = opened(made, tmp_path)
+        trace = open_rows(made, tmp_path)
         assert BEGINS_MID_CONVERSATION not in trace.session.about
-        assert not whole(trace).cells[:, CELLS.index("earlier")].any()
+        assert not check_whole(trace).cells[:, CELLS.index("earlier")].any()
         names = {area.name for area in figures.draw_heatmap(build_overview(trace)).data}
         assert names.isdisjoint({LABELS["earlier"], LABELS["reinjected"]}), "what never occurs is not drawn"
 
 
 def test_a_compaction_tells_system_prompt_and_tools_from_earlier_conversation(tmp_path: Path) -> None:
-    trace = opened(log(parent="elsewhere", compact=6), tmp_path)
+    trace = open_rows(log(parent="elsewhere", compact=6), tmp_path)
     before, after = trace.get_terms(2), trace.get_terms(8)
     assert before.prefix == pytest.approx(20_000, abs=1_500)
     assert before.earlier == pytest.approx(72_000, abs=3_000)
     assert (after.earlier, after.reinjected) == (0, 0)
     assert after.prefix == before.prefix
-    whole(trace)
+    check_whole(trace)
 
 
-def two_compactions() -> Trace:
+def make_two_compactions() -> Trace:
     """18,000 hidden from the start; 12,000 more after the first compaction, 9,000 after the second."""
     rows = talk(18)
-    return billed(rows, [18_000] * 6 + [30_000] * 6 + [27_000] * 6, [(6, compacted(0, 12)), (12, compacted(12, 24))])
+    return bill_rows(
+        rows, [18_000] * 6 + [30_000] * 6 + [27_000] * 6, [(6, make_compaction(0, 12)), (12, make_compaction(12, 24))]
+    )
 
 
-def test_what_is_put_back_after_a_compaction_has_a_kind_of_its_own() -> None:
-    trace = two_compactions()
-    view = whole(trace)
+def test_what_is_injected_again_after_a_compaction_has_a_kind_of_its_own() -> None:
+    trace = make_two_compactions()
+    view = check_whole(trace)
     assert [(fit.start, fit.stop) for fit in trace.fits] == [(0, 6), (6, 12), (12, 18)], "fewer than eight requests each"
     parts = view.cells[:, [CELLS.index("prefix"), CELLS.index("reinjected")]]
     assert parts[0].tolist() == pytest.approx([18_000, 0], abs=200)
     assert parts[8].tolist() == pytest.approx([18_000, 12_000], abs=200)
     assert parts[15].tolist() == pytest.approx([18_000, 9_000], abs=200)
     assert not view.cells[:, CELLS.index("earlier")].any()
-    assert "injected beside it, as after a compaction, is about 12," in format_exact_body(trace, 8)
+    assert "what the tool injected, as after a compaction, is about 12," in format_exact_body(trace, 8)
     assert LABELS["reinjected"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
 
-def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
-    trace = two_compactions()
+def test_another_policy_carries_nothing_that_the_tool_injected_again() -> None:
+    trace = make_two_compactions()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     for n in (8, 15):
         assert (other.get_terms(n).reinjected, other.get_terms(n).prefix) == (0, trace.get_terms(n).prefix)
@@ -149,7 +152,7 @@ def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
 
 
 def test_planning_learns_what_a_tool_puts_back() -> None:
-    plans = two_compactions().plans
+    plans = make_two_compactions().plans
     missed = {n: abs(plans[n].expected_tokens / plans[n].request.usage.prompt_tokens - 1) for n in (6, 12)}
     assert missed[12] < missed[6]
     assert missed[12] < 0.15
@@ -158,15 +161,15 @@ def test_planning_learns_what_a_tool_puts_back() -> None:
     assert plans[10].calibration.error < 0.02
 
 
-def unrecorded(back: int = 0) -> Trace:
+def make_unrecorded(back: int = 0) -> Trace:
     """20,000 hidden; at request 10 the prompt falls by 6,000, and at 14 it comes back by `back`."""
     rows = talk(20)
-    return billed(rows, [20_000] * 10 + [14_000] * 4 + [14_000 + back] * 6)
+    return bill_rows(rows, [20_000] * 10 + [14_000] * 4 + [14_000 + back] * 6)
 
 
 def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> None:
-    trace = unrecorded()
-    view = whole(trace)
+    trace = make_unrecorded()
+    view = check_whole(trace)
     assert {fit.prefix for fit in trace.fits} == {trace.fits[0].prefix}
     assert trace.fits[0].prefix == pytest.approx(20_000, abs=100)
     [mark] = [marker for marker in view.markers if marker.kind == "unlogged"]
@@ -174,13 +177,13 @@ def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> N
     amount = int(re.search(r"about ([\d,]+) tokens", mark.what)[1].replace(",", ""))  # type: ignore[index]
     assert amount == pytest.approx(6_000, abs=100)
     [told] = [finding for finding in rank_findings(trace, view, most=20) if finding.kind == "unlogged"]
-    assert told.text.startswith("The tool cut something at request 10 that its log does not hold: about 6,0")
+    assert told.text.startswith("The tool cut something at request 11 that its log does not hold: about 6,0")
     assert [trace.count_tokens(n) for n in range(20)] == view.recorded.tolist()
     assert max(trace.count_tokens(n) for n in range(20)) <= view.recorded.max()
 
 
 def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() -> None:
-    trace = unrecorded()
+    trace = make_unrecorded()
     now = request_summary.summarize_request(build_overview(trace), trace, 12)
     assert any("were cut by the tool" in note for note in now.notes)
     assert now.notes != request_summary.summarize_request(build_overview(trace), trace, 5).notes == ()
@@ -194,7 +197,7 @@ def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() ->
 
 
 def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
-    trace = unrecorded()
+    trace = make_unrecorded()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     assert other.count_tokens(12) == pytest.approx(trace.count_tokens(12) + 6_000, abs=100)
     assert request_summary.list_notes(other, 12)[0].startswith("estimated ±")
@@ -202,7 +205,7 @@ def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
 
 
 def test_a_cut_ends_where_the_size_comes_back() -> None:
-    trace = unrecorded(back=6_000)
+    trace = make_unrecorded(back=6_000)
     assert trace.get_terms(12).cut == pytest.approx(6_000, abs=100)
     assert trace.get_terms(16).cut == 0
     assert trace.get_terms(16).prefix == pytest.approx(20_000, abs=100)
@@ -210,7 +213,7 @@ def test_a_cut_ends_where_the_size_comes_back() -> None:
 
 def test_a_cut_ends_with_a_compaction_that_the_log_records() -> None:
     rows = talk(20)
-    trace = billed(rows, [20_000] * 10 + [14_000] * 4 + [20_000] * 6, [(14, compacted(0, 28))])
+    trace = bill_rows(rows, [20_000] * 10 + [14_000] * 4 + [20_000] * 6, [(14, make_compaction(0, 28))])
     assert trace.get_terms(12).cut
     assert (trace.get_terms(15).cut, trace.get_terms(15).reinjected) == (0, 0)
     assert trace.plans[14].expected_tokens > 15_000, "planning knew of the prefix behind the cut"
@@ -218,8 +221,8 @@ def test_a_cut_ends_with_a_compaction_that_the_log_records() -> None:
 
 def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
     rows = talk(12)
-    trace = billed(rows, [10_000] * 7 + [9_000] + [10_000] * 4)
-    view = whole(trace)
+    trace = bill_rows(rows, [10_000] * 7 + [9_000] + [10_000] * 4)
+    view = check_whole(trace)
     assert view.over[7] == pytest.approx(1_000, abs=150)
     assert view.cells[7, CELLS.index("prefix")] == trace.fits[0].prefix
     assert trace.get_terms(7).scale < trace.fits[0].scale
@@ -230,19 +233,19 @@ def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
 
 
 def prefixes(trace: Trace) -> list[int]:
-    whole(trace)
+    check_whole(trace)
     return sorted({fit.prefix for fit in trace.fits})
 
 
 def test_an_error_of_counting_goes_to_the_scale_and_not_to_system_prompt_and_tools() -> None:
-    trace = billed(talk(40), [20_000] * 20 + [21_500] * 20)
+    trace = bill_rows(talk(40), [20_000] * 20 + [21_500] * 20)
     assert prefixes(trace) == [pytest.approx(20_000, rel=0.03)], "one, but for what the growth at request 20 does to the scale"
     assert trace.get_terms(30).scale > trace.get_terms(10).scale
     assert trace.get_terms(30).reinjected == 0
 
 
 def test_what_a_tool_injects_beside_the_conversation_is_no_system_prompt_and_every_policy_has_it() -> None:
-    trace = billed(talk(20), [20_000] * 10 + [27_000] * 10)
+    trace = bill_rows(talk(20), [20_000] * 10 + [27_000] * 10)
     assert prefixes(trace) == [pytest.approx(20_000, abs=100)]
     assert trace.get_terms(15).reinjected == pytest.approx(7_000, abs=200)
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
@@ -254,26 +257,26 @@ def test_tools_that_a_search_loads_are_tools() -> None:
     found = [{"type": "tool_reference", "tool_name": "WebFetch"}]
     rows[9].answer = [{"type": "tool_use", "id": "t", "name": "ToolSearch", "input": {"query": "web"}}]
     rows[10].content = [{"type": "tool_result", "tool_use_id": "t", "content": found}]
-    trace = billed(rows, [20_000] * 10 + [27_000] * 10)
+    trace = bill_rows(rows, [20_000] * 10 + [27_000] * 10)
     assert prefixes(trace) == pytest.approx([20_000, 27_000], abs=200)
     assert trace.get_terms(15).reinjected == 0
 
 
 def test_a_cache_that_lost_most_of_what_it_held_shows_that_system_prompt_or_tools_changed() -> None:
     rows = talk(20)
-    trace = billed(rows, [20_000] * 10 + [27_000] * 10)
+    trace = bill_rows(rows, [20_000] * 10 + [27_000] * 10)
     sizes_ = [request.usage.prompt_tokens for request in trace.session.requests if request.usage]
     for n, row in enumerate(rows):
         row.plain, row.read = 0, sizes_[n - 1] if n not in (0, 10) else 0
         row.written = sizes_[n] - row.read
-    assert prefixes(traced(rows)) == pytest.approx([20_000, 27_000], abs=200)
+    assert prefixes(make_trace(rows)) == pytest.approx([20_000, 27_000], abs=200)
 
 
 def test_a_model_that_comes_back_has_the_prefix_that_it_had() -> None:
     rows = talk(36)
     for row in rows[12:24]:
         row.model = SONNET
-    trace = billed(rows, [20_000] * 12 + [17_000] * 12 + [20_900] * 12)
+    trace = bill_rows(rows, [20_000] * 12 + [17_000] * 12 + [20_900] * 12)
     assert [trace.get_terms(n).prefix for n in (5, 18, 30)] == pytest.approx([20_000, 17_000, 20_000], abs=300)
 
 
@@ -293,17 +296,17 @@ def test_system_prompt_and_tools_of_real_sessions_change_with_a_reason_only(shar
 
 def test_the_prefix_gives_way_last() -> None:
     rows = talk(12)
-    sizes_ = counted(rows)
-    trace = billed(rows, [10_000] * 7 + [4_000 - sizes_[7]] + [10_000] * 4)
-    view = whole(trace)
+    sizes_ = count_requests(rows)
+    trace = bill_rows(rows, [10_000] * 7 + [4_000 - sizes_[7]] + [10_000] * 4)
+    view = check_whole(trace)
     assert view.cells[7].tolist() == [0, 0, 0, 0, 0, 4_000, 0, 0, 0]
 
 
 def test_a_request_of_another_model_aside_spoils_no_prefix() -> None:
     rows = talk(12)
     rows[6].model = "claude-haiku-4-5-20251001"
-    trace = billed(rows, [10_000] * 6 + [300 - counted(rows)[6]] + [10_000] * 5)
-    whole(trace)
+    trace = bill_rows(rows, [10_000] * 6 + [300 - count_requests(rows)[6]] + [10_000] * 5)
+    check_whole(trace)
     assert [trace.get_terms(n).prefix for n in (3, 9)] == pytest.approx([10_000, 10_000], abs=100)
     assert trace.count_tokens(6) == 300
 

@@ -14,7 +14,7 @@ from turnscope.session.model import BUCKETS, Bucket, Session, Usage
 THINKING = BUCKETS.index(Bucket.THINKING)
 
 
-def sealed(length: int) -> dict[str, Any]:
+def make_sealed(length: int) -> dict[str, Any]:
     return {"type": "thinking", "thinking": "", "signature": "A" * length}
 
 
@@ -26,37 +26,37 @@ def session(content: list[dict[str, Any]], output: int) -> Session:
     return builder.build()
 
 
-def thinking_tokens(of: Session) -> int:
+def count_thinking(of: Session) -> int:
     return build_ledger(of, make_estimator("o200k_base")).count_by_bucket(0, len(of.blocks))[THINKING]
 
 
 def test_a_signature_tells_how_much_was_thought() -> None:
-    assert count_media(sealed(230 + 16 * 100), "claude") == 300
+    assert count_media(make_sealed(230 + 16 * 100), "claude") == 300
     assert count_media({"type": "thinking", "thinking": "So.", "signature": "A" * 900}, "claude") == 0
-    assert count_media(sealed(10), "claude") == 1
+    assert count_media(make_sealed(10), "claude") == 1
 
 
 def test_the_recorded_output_tells_it_better() -> None:
     text = {"type": "text", "text": "Because it is so."}
-    assert 990 <= thinking_tokens(session([sealed(2_000), text], 1_000)) < 1_010
+    assert 990 <= count_thinking(session([make_sealed(2_000), text], 1_000)) < 1_010
 
 
 def test_several_blocks_share_it_by_their_signatures() -> None:
-    of = session([sealed(230 + 533), {"type": "text", "text": "Yes."}, sealed(230 + 1_600)], 403)
+    of = session([make_sealed(230 + 533), {"type": "text", "text": "Yes."}, make_sealed(230 + 1_600)], 403)
     ledger = build_ledger(of, make_estimator("o200k_base"))
     first, second = ledger.count_tokens(1, 2), ledger.count_tokens(3, 4)
     assert 2.8 < second / (first - 4) < 3.2, "4 tokens frame the message"
 
 
 def test_an_output_that_cannot_be_true_leaves_it_to_the_signature() -> None:
-    assert thinking_tokens(session([sealed(230 + 1_600), {"type": "text", "text": "word " * 400}], 3)) in range(300, 306)
+    assert count_thinking(session([make_sealed(230 + 1_600), {"type": "text", "text": "word " * 400}], 3)) in range(300, 306)
 
 
 def test_encrypted_reasoning_counts_whole_and_not_as_its_summary() -> None:
     summarized = {"type": "thinking", "thinking": "**Looking**", "signature": "gAAAAAB" + "x" * 900}
     text = {"type": "text", "text": "Because it is so."}
-    assert 490 <= thinking_tokens(session([summarized, text], 500)) < 500
-    assert thinking_tokens(session([summarized | {"signature": "Eo" + "x" * 900}, text], 500)) < 20
+    assert 490 <= count_thinking(session([summarized, text], 500)) < 500
+    assert count_thinking(session([summarized | {"signature": "Eo" + "x" * 900}, text], 500)) < 20
 
 
 def test_blocks_that_a_redaction_made_equal_get_the_mean() -> None:
@@ -65,7 +65,7 @@ def test_blocks_that_a_redaction_made_equal_get_the_mean() -> None:
         builder.add_message("user", "Why?")
         answer = builder.add_message("assistant", [{"type": "redacted_thinking", "data": "REDACTED"}])
         builder.set_request(answer, model="gpt-5.5", usage=Usage(100, 0, 0, output))
-    assert thinking_tokens(builder.build()) == 2 * 201 + 8
+    assert count_thinking(builder.build()) == 2 * 201 + 8
 
 
 def test_reasoning_leaves_a_real_codex_prompt_when_the_next_turn_begins(shared) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from turnscope.reading.source import Source
 
 DOCS = ROOT / "engine" / "turnscope" / "docs"
 SKIPPED = {".venv", "build", "dist", "node_modules"}
@@ -64,14 +65,21 @@ def test_every_module_that_the_docs_name_exists() -> None:
     assert missing == []
 
 
+def test_everything_that_the_guide_names_of_a_source_exists() -> None:
+    named = set(re.findall(r"`source\.([a-z_]+)", (DOCS / "adding.md").read_text("utf-8")))
+    assert len(named) > 5
+    assert sorted(name for name in named if not hasattr(Source, name)) == []
+
+
 def test_every_package_is_on_both_pages_about_packages_in_the_order_of_the_floors() -> None:
-    """The contract of imports names all packages; one page says what they hold, the other what stays out of them."""
+    """The contract of imports names all packages; one page has a row for each, the other a section."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     floors = [re.split(r" [|:] ", floor) for floor in contracts[0]["layers"]]
     engine = ROOT / "engine" / "turnscope"
     packages = {path.parent.name for path in engine.glob("*/__init__.py")}
-    for page, also in (("architecture.md", set()), ("packages.md", {"pages"})):
-        rows = re.findall(r"^\| `([a-z_]+)/` \|", (DOCS / page).read_text("utf-8"), re.MULTILINE)
+    pages = (("architecture.md", r"^\| `([a-z_]+)/` \|", set()), ("packages.md", r"^## `([a-z_]+)/`$", {"pages"}))
+    for page, row, also in pages:
+        rows = re.findall(row, (DOCS / page).read_text("utf-8"), re.MULTILINE)
         assert set(rows) == packages | also, page
         at = {name: number for number, floor in enumerate(floors) for name in floor} | {"pages": -1}
         assert [at[name] for name in rows] == sorted(at[name] for name in rows), page
@@ -80,3 +88,10 @@ def test_every_package_is_on_both_pages_about_packages_in_the_order_of_the_floor
 def test_every_folder_of_tests_that_the_docs_name_exists() -> None:
     named = {(page.name, path) for page in PAGES for path in re.findall(r"`(tests/[a-z_/]+)`", page.read_text("utf-8"))}
     assert [(page, path) for page, path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_every_test_that_the_list_of_what_was_described_names_exists() -> None:
+    rows = re.findall(r"\| `([^`]+)` \| `([^`]+)` `([^`]+)` \|$", (DOCS / "described.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 40
+    assert [row for row in rows if not (DOCS.parent / row[0]).exists()] == []
+    assert [row for row in rows if f"def {row[2]}(" not in (ROOT / row[1]).read_text("utf-8")] == []

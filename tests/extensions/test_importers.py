@@ -80,7 +80,7 @@ def test_an_installed_package_opens_its_format(plugin: Path, tmp_path: Path) -> 
     listed = list(turnscope.entries(path))
     assert [entry.id for entry in listed] == ["2026-01-03", "2026-01-02"]
     session = turnscope.load(path, listed[1])
-    assert (session.source, session.title) == ("diary", "What was said on 2026-01-02")
+    assert (session.source, session.title) == ("diary", "Diary of 2026-01-02")
     assert [block.text for block in session.blocks] == ["Hello", "Hi."]
     assert session.requests[0].usage is not None
     assert session.requests[0].usage.prompt_tokens == 12

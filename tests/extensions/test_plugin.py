@@ -59,7 +59,7 @@ def test_what_the_package_brings_is_loaded_when_needed_listed_opened_replayed_an
     done = run(diary.parent, "-c", USE, str(diary), packages=installed_plugin)
     assert done.stderr == ""
     said, formats, pages, problems = done.stdout.splitlines()
-    assert said == "What was said on 2026-01-02 | 1 | True"
+    assert said == "Diary of 2026-01-02 | 1 | True"
     assert formats == "['| Diary (JSON), of turnscope-diary 1.0 | as its schema says |']"
     assert "- **Package turnscope-diary 1.0**: [Remind of the task](#remind-of-task)" in pages
     assert "- Package: turnscope-diary 1.0" in pages

@@ -75,7 +75,7 @@ def test_the_rule_is_one_short_file_that_is_found_by_its_name_and_has_a_picture(
 
 
 def test_its_state_comes_back_from_its_stored_form_and_planning_goes_on_from_it(plugin: Path) -> None:
-    session, ledger, _ = pictures.drawn("U1(20) A1(30) U2(50) A2(40) U3(40) A3(10) U4(10)")
+    session, ledger, _ = pictures.draw_session("U1(20) A1(30) U2(50) A2(40) U3(40) A3(10) U4(10)")
     chosen = parse("example", '[[rules]]\nrule = "say_the_task_again"\nevery = 100')
     rule, basis, previous, told = find_rule("say_the_task_again"), Basis.of(session, ledger), None, []
     for request in session.requests:
@@ -164,7 +164,7 @@ def test_whatever_a_rule_raises_names_rule_package_policy_and_request(case: str,
     with pytest.raises(RuleError) as caught:
         turnscope.replay(session, parse("mine", POLICY))
     where = user_rules / "odd.py"
-    assert caught.value.what.startswith(f"the rule 'odd' of {where} failed at request 0 under the policy 'mine': {words}")
+    assert caught.value.what.startswith(f"the rule 'odd' of {where} failed at request 1 under the policy 'mine': {words}")
     assert str(where) in caught.value.hint
     assert len(turnscope.replay(session, "balanced").plans) == 3
 
@@ -183,7 +183,7 @@ def test_a_rule_of_ours_that_fails_says_so_too(session: Session) -> None:
     policy = policies.load("last-5-pairs")
     broken = replace(policy.rules[0], rule=replace(policy.rules[0].rule, edits=fail))
     mine = replace(policy, name="mine", rules=(broken, *policy.rules[1:]))
-    with pytest.raises(RuleError, match="the rule 'keep_last_pairs' failed at request 0 under the policy 'mine': KeyError"):
+    with pytest.raises(RuleError, match="the rule 'keep_last_pairs' failed at request 1 under the policy 'mine': KeyError"):
         turnscope.replay(session, mine)
 
 

@@ -16,9 +16,12 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope import figures
+from turnscope.figures import charts
+from turnscope.library.index_queries import Spending
 from turnscope.palette import PALETTES, choose_ink
 from turnscope.views import columns, request_summary, tables
 from turnscope.views.overview import CELLS, Marker, Overview, build_overview, list_turns
+from turnscope.views.shades import Ramp
 from turnscope.views.total_cost import TotalCost
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
@@ -36,7 +39,7 @@ def view(session: Any) -> Overview:
     return build_overview(turnscope.replay(session))
 
 
-def made(prompts: list[int], per_turn: int = 3) -> Overview:
+def make_overview(prompts: list[int], per_turn: int = 3) -> Overview:
     """An overview of requests with prompts of these sizes, all of it messages."""
     n = len(prompts)
     cells = np.zeros((n, len(CELLS)), dtype=np.int64)
@@ -65,6 +68,7 @@ def made(prompts: list[int], per_turn: int = 3) -> Overview:
         "test",
         np.zeros(n, dtype=np.int64),
         np.ones(n),
+        np.ones(n),
         TotalCost(),
         (),
     )
@@ -75,7 +79,7 @@ prompts = st.lists(st.integers(1, 200_000), min_size=1, max_size=300)
 
 @given(prompts, st.integers(1, 40))
 def test_bins_lose_no_peak_and_lead_to_where_it_stands(sizes: list[int], most: int) -> None:
-    grid = columns.build_grid(made(sizes), "requests", "tokens", most)
+    grid = columns.build_grid(make_overview(sizes), "requests", "tokens", most)
     assert len(grid.values) <= most
     assert grid.values[:, 2].max() == max(sizes)
     for start, facts in zip(range(0, len(sizes), grid.width), grid.facts, strict=True):
@@ -86,7 +90,7 @@ def test_bins_lose_no_peak_and_lead_to_where_it_stands(sizes: list[int], most: i
 
 @given(prompts, st.integers(1, 7))
 def test_a_turn_has_the_tokens_of_its_last_request_and_the_cost_of_all(sizes: list[int], per_turn: int) -> None:
-    view = made(sizes, per_turn)
+    view = make_overview(sizes, per_turn)
     grid = columns.build_grid(view, "turns", "cost", len(sizes))
     for turn, facts in zip(list_turns(view), grid.facts, strict=True):
         assert facts[2, 0] == turn.stop - 1
@@ -96,7 +100,7 @@ def test_a_turn_has_the_tokens_of_its_last_request_and_the_cost_of_all(sizes: li
 
 @given(prompts, st.integers(2, 40))
 def test_the_outline_keeps_the_highest_and_the_lowest_prompt_and_both_ends(sizes: list[int], most: int) -> None:
-    outline = columns.build_outline(made(sizes), "requests", most)
+    outline = columns.build_outline(make_overview(sizes), "requests", most)
     drawn = [sizes[n] for n in outline.request]
     assert (min(drawn), max(drawn)) == (min(sizes), max(sizes))
     assert (outline.x[0], outline.x[-1]) == (0, len(sizes) - 1)
@@ -139,7 +143,7 @@ def test_hovering_says_what_a_bucket_is_made_of(session: Any) -> None:
 
 
 def test_cells_read_from_cache_are_cold_and_others_are_not() -> None:
-    view = made([1_000, 2_000])
+    view = make_overview([1_000, 2_000])
     view.billed[1, 2] = [1_500, 500, 0]
     shades = figures.draw_heatmap(view, measure="tokens").data[-3].z[0]
     assert shades[0] <= figures.STEPS < shades[1]
@@ -154,7 +158,7 @@ def test_text_of_a_session_is_escaped_in_labels(view: Overview) -> None:
 
 def test_a_figure_of_ten_thousand_requests_stays_small() -> None:
     rng = np.random.default_rng(5)
-    view = made(rng.integers(1_000, 190_000, 10_000).tolist())
+    view = make_overview(rng.integers(1_000, 190_000, 10_000).tolist())
     for by in UNITS:
         figure = figures.draw_heatmap(view, by)  # type: ignore[arg-type]
         assert len(figure.to_json()) < 350_000
@@ -199,14 +203,14 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("theme", PALETTES)
 def test_colours_reach_three_to_one_on_the_background(theme: str) -> None:
-    """WCAG's threshold for graphics and large text; small text (`faint`, `warn`, `bad`) reaches 4.5."""
+    """WCAG's threshold for graphics and large text; small text (`faint`, `warn`, `bad`, text on a colour) reaches 4.5."""
     palette = PALETTES[theme]
     for name in (*figures.STACK, "warn", "bad", "good", "accent"):
         assert contrast(palette[name], palette["ground"]) >= 3, name
     for name in ("text", "faint", "warn", "bad"):
         assert contrast(palette[name], palette["panel"]) >= 4.5, name
     for name in figures.STACK:
-        assert contrast(palette[name], choose_ink(palette[name])) >= 3, name
+        assert contrast(palette[name], choose_ink(palette[name])) >= 4.5, name
 
 
 @pytest.mark.parametrize("theme", PALETTES)
@@ -240,4 +244,70 @@ def _lab(colour: str, kind: str) -> Any:
 
 
 def test_an_empty_session_gives_an_empty_figure_not_an_error() -> None:
-    assert json.loads(figures.draw_heatmap(made([5])).to_json())["data"]
+    assert json.loads(figures.draw_heatmap(make_overview([5])).to_json())["data"]
+
+
+def test_a_stretch_is_drawn_in_full_with_the_numbers_of_the_whole() -> None:
+    view = make_overview([*range(1_000, 3_000)])
+    figure = figures.draw_heatmap(view, measure="tokens", span=(100, 160))
+    cells = next(row for row in figure.data if row.type == "heatmap")
+    assert (cells.x0, cells.dx, len(cells.z[0])) == (100, 1, 60), "no bins, though the whole has some"
+    assert list(figure.layout.xaxis2.range) == [99.5, 159.5]
+    assert figure.layout.xaxis2.ticktext[0] == "101"
+    assert [int(fact[0]) for fact in cells.customdata[0]] == [*range(100, 160)]
+    areas = [area for area in figure.data if area.type == "scatter" and area.stackgroup]
+    assert {int(area.x[0]) for area in areas} == {100}
+
+
+@given(sizes=prompts, start=st.integers(0, 299), many=st.integers(1, 300))
+def test_the_largest_cells_are_those_of_the_stretch(sizes: list[int], start: int, many: int) -> None:
+    view = make_overview(sizes)
+    span = (start, min(len(sizes), start + many))
+    found = columns.list_top_cells(view, "tokens", 5, span)
+    if span[0] >= span[1]:
+        assert found == ()
+        return
+    values = sorted((int(v) for v in view.cells[span[0] : span[1]].ravel() if v > 0), reverse=True)
+    assert [cell.tokens for cell in found] == values[:5]
+    assert all(span[0] <= cell.request < span[1] for cell in found)
+    assert all(view.cells[cell.request, CELLS.index(cell.name)] == cell.tokens for cell in found)
+
+
+@pytest.mark.parametrize(
+    ("first", "stop", "numbers"), [(0, 5, ["1", "2", "3", "4", "5"]), (0, 325, ["1", "50", "100"]), (99, 130, ["100", "105"])]
+)
+def test_an_axis_is_numbered_from_one(first: int, stop: int, numbers: list[str]) -> None:
+    figure = figures.Figure()
+    charts.number_axis(figure, first, stop)
+    assert list(figure.layout.xaxis.ticktext)[: len(numbers)] == numbers
+    assert all(first <= place < stop for place in figure.layout.xaxis.tickvals)
+
+
+def test_values_that_hardly_differ_keep_one_shade_on_a_logarithmic_scale() -> None:
+    values = np.array([[1.0], [1.01], [1.02], [1.0]])
+    ramp = Ramp.from_values(values, "log")
+    shades = ramp.to_bytes(values[:, 0], np.zeros(4, dtype=bool))
+    assert int(shades.max()) - int(shades.min()) <= 2
+    wide = Ramp.from_values(np.array([[1.0], [10.0], [100.0]]), "log")
+    assert int(wide.to_bytes(np.array([100.0]), np.zeros(1, dtype=bool))[0]) == figures.STEPS
+
+
+def spend(day: str, model: str, usd: float) -> Spending:
+    return Spending(day, model, "shop", "Tool", 3, round(usd * 10**12))
+
+
+def test_spending_has_a_bar_for_each_day_week_or_month_and_names_real_dates() -> None:
+    days = figures.draw_spending([spend("2026-05-30", "a", 2), spend("2026-06-02", "b", 1), spend("", "a", 9)])
+    assert [trace.name for trace in days.data] == ["a", "b"]
+    assert [*days.data[0].y] == [2, 0, 0, 0], "days without a request stand as well"
+    assert [*days.layout.xaxis.ticktext] == ["30 May<br>2026", "31 May", "1 Jun", "2 Jun"]
+    weeks = figures.draw_spending([spend("2026-01-01", "a", 2), spend("2026-06-02", "a", 1)]).data[0]
+    assert weeks.customdata[0] == "week of 29 Dec 2025"
+    assert sum(weeks.y) == 3
+    months = figures.draw_spending([spend("2024-01-15", "a", 2), spend("2026-06-02", "a", 1)]).data[0]
+    assert (months.customdata[0], len(months.y)) == ("January 2024", 30)
+    many = figures.draw_spending([spend("2026-05-30", f"m{n}", n + 1) for n in range(9)])
+    assert [trace.name for trace in many.data] == ["m8", "m7", "m6", "m5", "m4", "4 more"]
+    assert sum(many.data[-1].y) == 4 + 3 + 2 + 1
+    assert not figures.draw_spending([]).data
+    assert [*figures.draw_trend([("2026-01-05", 2), ("2026-01-12", 0)]).layout.xaxis.ticktext] == ["5 Jan<br>2026", "12 Jan"]

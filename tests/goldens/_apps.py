@@ -25,7 +25,7 @@ class Teller:
         return Answer(failed="the call failed") if text is None else Answer(text, source="recorded")
 
 
-def sent(session: Session, plan: Plan, field: str = "thinking") -> list[dict[str, Any]]:
+def list_sent(session: Session, plan: Plan, field: str = "thinking") -> list[dict[str, Any]]:
     """The request, system parts as messages of their own. `field`: where reasoning goes; "" = into the content."""
     made: list[dict[str, Any]] = []
     last: tuple[int, str, bool] = (-1, "", False)
@@ -57,7 +57,7 @@ def _into(message: dict[str, Any], kind: str, raw: Any, text: str, field: str) -
 
 
 def items(session: Session, plan: Plan) -> Iterator[tuple[int, tuple[str, str, Any, str]]]:
-    """What is sent, in order: role, kind, content and text, each with a number that its message or stand-in shares."""
+    """What is sent, in order: role, kind, content and text, each with a number that its message or placeholder shares."""
     for number, piece in enumerate(plan.after.pieces):
         if piece.body is None:
             for block in session.blocks[piece.start : piece.stop]:

@@ -43,7 +43,7 @@ def _uses(message: Message) -> Iterator[dict[str, Any]]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fake(Ledger):
     """A ledger that counts as a case says: `whole` a list of messages (number and the blocks of it that are meant), `bare` the
-    content of one message without its frame, `trial` a stand-in for such content."""
+    content of one message without its frame, `trial` a placeholder for such content."""
 
     whole: Callable[[list[tuple[int, list[Block]]]], int]
     bare: Callable[[int, list[Block]], int]
@@ -86,10 +86,10 @@ def fake(session: Session, whole: Any, bare: Any, trial: Any) -> Fake:
 
 def texts(blocks: Iterable[Block]) -> str:
     """All text of a message's content, run together."""
-    return "".join(_plain(block.raw) for block in blocks if block.kind != "tool_use")
+    return "".join(_simplify(block.raw) for block in blocks if block.kind != "tool_use")
 
 
-def _plain(raw: Any) -> str:
+def _simplify(raw: Any) -> str:
     if isinstance(raw, Mapping):
         if raw.get("type") == "tool_result":
             held = raw.get("content")
@@ -98,7 +98,7 @@ def _plain(raw: Any) -> str:
     return raw or ""
 
 
-def sent(session: Session, envelope: Envelope) -> dict[str, Any]:
+def list_sent(session: Session, envelope: Envelope) -> dict[str, Any]:
     """Ids of the messages that are sent, in order, each with its content where that differs from what was said, else None."""
     found: dict[str, list[Any]] = {}
     for piece in envelope.pieces:

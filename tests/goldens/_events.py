@@ -69,20 +69,20 @@ def _call(event: Event) -> list[dict[str, Any]]:
     return [*thought, {"type": "tool_use", "id": str(event.get("call") or event["id"]), "name": "run", "input": given}]
 
 
-def with_params(name: str, **options: Any) -> Policy:
+def make_policy(name: str, **options: Any) -> Policy:
     """A policy with other parameters of its one rule."""
     chosen = policy.load(name)
     (step,) = chosen.rules
     return replace(chosen, rules=(replace(step, params=replace(step.params, cap=0, **options)),))
 
 
-def answered_plans(session: Session, chosen: Policy) -> Iterator[Plan]:
+def replay_answered(session: Session, chosen: Policy) -> Iterator[Plan]:
     """A session replayed, each summary by its number."""
     made = iter(range(len(session.requests)))
     return replay(session, chosen, build_ledger(session, CHARS), answers=lambda _ask: Answer(f"T: summary {next(made)}"))
 
 
-def standing(told: Told, envelope: Envelope) -> list[Any]:
+def list_standing(told: Told, envelope: Envelope) -> list[Any]:
     """Ids of the events that stand, in order; a summary as what was put in."""
     found: list[Any] = []
     for piece in envelope.pieces:
@@ -95,5 +95,5 @@ def standing(told: Told, envelope: Envelope) -> list[Any]:
 
 def newly_forgotten(told: Told, plan: Plan) -> list[str]:
     """Ids of the events that a request leaves out and the one before did not, in order."""
-    before, after = ({id for id in standing(told, one) if isinstance(id, str)} for one in (plan.before, plan.after))
+    before, after = ({id for id in list_standing(told, one) if isinstance(id, str)} for one in (plan.before, plan.after))
     return [id for id in dict.fromkeys(told.names) if id in before - after]

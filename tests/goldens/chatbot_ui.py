@@ -21,7 +21,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the port gives for one case."""
     given = case["input"]
     session, plan = _plan(given)
-    kept, new, system = _sent(session, plan)
+    kept, new, system = _list_sent(session, plan)
     said = {m["id"]: _text(m["content"]) for m in given["messages"]}
     appended: dict[str, Any] = {}
     for id, text in new.items():
@@ -73,19 +73,19 @@ def _plan(given: dict[str, Any]) -> tuple[Session, Plan]:
     chosen = policy.load(SYSTEM)
     chosen = replace(chosen, counter="", budget=BudgetParams(formula="fixed", tokens=given["context_length"]))
 
-    def bare(_row: int, blocks: list[Block]) -> int:
+    def count_row(_row: int, blocks: list[Block]) -> int:
         return sum(-(-_units(block.text) // 4) for block in blocks if block.kind != "image")
 
-    def whole(rows: list[tuple[int, list[Block]]]) -> int:
-        return sum(bare(row, blocks) for row, blocks in rows)
+    def count_rows(rows: list[tuple[int, list[Block]]]) -> int:
+        return sum(count_row(row, blocks) for row, blocks in rows)
 
     def trial(parts: list[Part]) -> int:
         return sum(-(-_units(part.text) // 4) for part in parts)
 
-    return session, trace.trace(session, chosen, fake(session, whole, bare, trial)).plans[0]
+    return session, trace.trace(session, chosen, fake(session, count_rows, count_row, trial)).plans[0]
 
 
-def _sent(session: Session, plan: Plan) -> tuple[list[str], dict[str, str], str]:
+def _list_sent(session: Session, plan: Plan) -> tuple[list[str], dict[str, str], str]:
     """Ids of the messages that are sent, texts that differ from what was said, and the system's text."""
     kept: list[str] = []
     new: dict[str, str] = {}

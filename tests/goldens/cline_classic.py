@@ -62,21 +62,26 @@ def _next(roles: str, current: Any, keep: ranges.Keep, count: int | None = None)
 
 
 def _mask(given: dict[str, Any]) -> dict[str, Any]:
-    plan, session = _one(given, window=0)
-    return _sent(plan, session, given["messages"])
+    plan, session = _plan_one(given, window=0)
+    return _list_sent(plan, session, given["messages"])
 
 
 def _step(given: dict[str, Any]) -> dict[str, Any]:
-    plan, session = _one(given, given["window"], _usage(given["previous_request"]), auto_condense=given["auto_condense"])
+    plan, session = _plan_one(given, given["window"], _usage(given["previous_request"]), auto_condense=given["auto_condense"])
     state = plan.get_state(RULE)
     cut = any("keep" in d.edit.facts for d in plan.decisions)
-    return {"range": _listed(state), "range_updated": cut, **_sent(plan, session, given["messages"]), "edits": _edits(state)}
+    return {
+        "range": _list_range(state),
+        "range_updated": cut,
+        **_list_sent(plan, session, given["messages"]),
+        "edits": _edits(state),
+    }
 
 
-def _forced(given: dict[str, Any]) -> dict[str, Any]:
-    plan, session = _one(given, window=0, force=given["keep"])
+def _force_state(given: dict[str, Any]) -> dict[str, Any]:
+    plan, session = _plan_one(given, window=0, force=given["keep"])
     state = plan.get_state(RULE)
-    return {"range": _listed(state), **_sent(plan, session, given["messages"]), "edits": _edits(state)}
+    return {"range": _list_range(state), **_list_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
@@ -92,8 +97,8 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     for plan in plans:
         numbers = [number for number, _ in _messages(plan.after, session)]
         cut = any("keep" in d.edit.facts for d in plan.decisions)
-        edited = list(_sent(plan, session, messages)["changed"])
-        rows.append({"range": _listed(plan.get_state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
+        edited = list(_list_sent(plan, session, messages)["changed"])
+        rows.append({"range": _list_range(plan.get_state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
     return {"steps": rows, "final_edits": _edits(plans[-1].get_state(RULE)) if plans else []}
 
 
@@ -103,12 +108,12 @@ KINDS = {
     "range_chain": _chain,
     "mask": _mask,
     "step": _step,
-    "forced": _forced,
+    "forced": _force_state,
     "sequence": _sequence,
 }
 
 
-def _one(given: dict[str, Any], window: int, usage: Usage | None = None, **params: Any) -> tuple[Plan, Session]:
+def _plan_one(given: dict[str, Any], window: int, usage: Usage | None = None, **params: Any) -> tuple[Plan, Session]:
     """The plan of one request whose task has come to a stored state: that state is what the plan before it left."""
     builder = Builder("golden", SYSTEM)
     builder.add_unanswered(usage=usage)
@@ -157,7 +162,7 @@ def _usage(given: Any) -> Usage | None:
     return Usage(*tokens)
 
 
-def _sent(plan: Plan, session: Session, messages: list[dict[str, Any]]) -> dict[str, Any]:
+def _list_sent(plan: Plan, session: Session, messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Ids of the messages sent, in order, and contents that differ from what was said."""
     sent = [(messages[number], content) for number, content in _messages(plan.after, session)]
     changed = {message["id"]: content for message, content in sent if content != message["content"]}
@@ -183,7 +188,7 @@ def _raws(envelope: Envelope, session: Session) -> Iterator[tuple[tuple[int, boo
             yield (number, again), session.blocks[part.ref].raw if part.ref is not None else part.raw
 
 
-def _listed(state: State) -> list[int] | None:
+def _list_range(state: State) -> list[int] | None:
     return list(state.range) if state.range else None
 
 

@@ -33,45 +33,45 @@ WORDS = {
 
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the port gives for one case."""
-    given = filled(case["input"])
+    given = fill_texts(case["input"])
     kinds = {
         "limit": _limit,
-        "cut": _cut,
+        "cut": _find_cut,
         "projection": _projection,
         "prepare": _prepare,
         "sequence": _sequence,
         "sidecar": _sidecar,
         "build": _build,
     }
-    return compared(kinds[case["kind"]](given), case["expect"])
+    return leave_out_digests(kinds[case["kind"]](given), case["expect"])
 
 
-def compared(told: Any, expect: Any) -> Any:
+def leave_out_digests(told: Any, expect: Any) -> Any:
     """What is told, without digests of texts that hold the program's own words, where ours stand here."""
     if isinstance(told, dict) and isinstance(expect, dict):
         if told.get("sha256_16") == OURS and "sha256_16" in expect:
             ends = {name: expect[name] for name in ("start", "end") if name in expect}
             return {**told, "sha256_16": expect["sha256_16"], **ends}
-        return {name: compared(value, expect.get(name)) for name, value in told.items()}
+        return {name: leave_out_digests(value, expect.get(name)) for name, value in told.items()}
     if isinstance(told, list) and isinstance(expect, list):
-        return [compared(value, expect[i] if i < len(expect) else None) for i, value in enumerate(told)]
+        return [leave_out_digests(value, expect[i] if i < len(expect) else None) for i, value in enumerate(told)]
     return told
 
 
-def filled(value: Any) -> Any:
+def fill_texts(value: Any) -> Any:
     """The value with texts that are given as fill forms."""
     if isinstance(value, dict):
         if value.keys() == {"fill", "unit"}:
             return (value["unit"] * (value["fill"] // len(value["unit"]) + 1))[: value["fill"]]
-        return {name: filled(part) for name, part in value.items()}
-    return [filled(part) for part in value] if isinstance(value, list) else value
+        return {name: fill_texts(part) for name, part in value.items()}
+    return [fill_texts(part) for part in value] if isinstance(value, list) else value
 
 
 def _limit(given: dict[str, Any]) -> dict[str, Any]:
     return {"usable": port.compute_usable(given["contextWindow"], given["maxInputTokens"])}
 
 
-def _cut(given: dict[str, Any]) -> dict[str, Any]:
+def _find_cut(given: dict[str, Any]) -> dict[str, Any]:
     messages = given["messages"]
     return {"cut": port.find_cut(messages, given["preserve_recent_tokens"]), "tokens": [port.count_tokens(m) for m in messages]}
 
@@ -84,13 +84,13 @@ def _projection(given: dict[str, Any]) -> dict[str, Any]:
         "live_tail": done.tail,
         "warnings": done.warnings,
         "actions": [list(action) for action in done.actions],
-        "messages": told(done.messages, given["messages"]),
+        "messages": describe_messages(done.messages, given["messages"]),
     }
 
 
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     asked: list[compaction.SummaryRequest] = []
-    budget, done = _prepared(given, given["messages"], asked, given.get("fake_summary"))
+    budget, done = _prepare_request(given, given["messages"], asked, given.get("fake_summary"))
     mode = given["mode"]
     if mode == "auto" and budget.request < budget.trigger:
         return {"action": "none", "summary_request": None}
@@ -100,7 +100,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
         "request_target_tokens": budget.target,
         "message_target_tokens": budget.message_target,
         "max_input_tokens": budget.most,
-        "summary_request": _asked(asked[0]) if asked else None,
+        "summary_request": _describe_request(asked[0]) if asked else None,
     }
     if done is None:
         return said
@@ -109,10 +109,10 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     actions = sum(action[1] in ("over_budget", "tool_pair_boundary") for action in projection.actions)
     if actions or projection.warnings:
         said |= {"budget_actions": actions, "budget_warnings": len(projection.warnings)}
-    return {**said, "messages": told(messages, given["messages"])}
+    return {**said, "messages": describe_messages(messages, given["messages"])}
 
 
-def _prepared(
+def _prepare_request(
     given: dict[str, Any], messages: Sequence[Mapping[str, Any]], asked: list[compaction.SummaryRequest], summary: str | None
 ) -> tuple[compaction.Budget, Any]:
     def summarise(request: compaction.SummaryRequest) -> str:
@@ -127,7 +127,9 @@ def _prepared(
     if mode == "auto" and budget.request < budget.trigger:
         return budget, None
     summarizer = given.get("summarizer")
-    asks = {**(summarizer["modelInfo"] if summarizer else model)}
+    known = (summarizer.get("knownModels") or {}).get(summarizer.get("modelId")) if summarizer else None
+    asks = {**((summarizer.get("modelInfo") or known or {}) if summarizer else model)}
+    asks |= {name: summarizer[name] for name in ("maxInputTokens", "maxOutputTokens") if summarizer and summarizer.get(name)}
     done = compaction.prepare(
         messages, budget, given["strategy"], mode, given.get("preserve_recent_tokens"), asks, not summarizer, NOW, summarise
     )
@@ -139,7 +141,7 @@ def _request(given: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> in
     return port.estimate_tokens(port.measure(whole))
 
 
-def _asked(request: compaction.SummaryRequest) -> dict[str, Any]:
+def _describe_request(request: compaction.SummaryRequest) -> dict[str, Any]:
     conversation = request.conversation
     ours = any(words in conversation for words in WORDS)
     digest = OURS if ours else sha256(conversation.encode()).hexdigest()[:16]
@@ -169,7 +171,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
             history = history[: step["rewind"]]
         shown = compaction.apply_stored(state, history) if state else None
         messages = history if shown is None else shown
-        budget, done = _prepared(given, messages, [], f"T: summary {number}")
+        budget, done = _prepare_request(given, messages, [], f"T: summary {number}")
         action = "none" if shown is None else "projected"
         if done:
             action, messages = "compacted", done[0]
@@ -179,7 +181,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         steps.append(
             {
                 "action": action,
-                "sent": [_sent(m, history) for m in messages],
+                "sent": [_describe_message(m, history) for m in messages],
                 "state_messages": len(state.messages) if state else None,
                 "state_source_count": state.count if state else None,
                 "tokens": _request(given, messages),
@@ -188,7 +190,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     return {"steps": steps}
 
 
-def _sent(message: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Any:
+def _describe_message(message: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Any:
     if message in history and "id" in message:
         return message["id"]
     text = port.write_json(message)
@@ -209,7 +211,7 @@ def _sidecar(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "source_message_count": state.count,
         "source_prefix_hash": state.hash,
-        "source_last_message_key": state.key,
+        "source_last_message_key": state.key or None,
         "projected": None if shown is None else [m.get("id") for m in shown],
     }
 
@@ -219,22 +221,25 @@ def _build(given: dict[str, Any]) -> dict[str, Any]:
         "maxToolResultChars": "result_most",
         "maxFileContentChars": "file_most",
         "minOutdatedRewriteBytes": "outdated_least",
+        "maxTotalTextBytes": "text_most",
+        "maxAssistantTextChars": "answer_most",
+        "maxAssistantToolMarkupChars": "markup_most",
     }
     builder = building.Builder(**{names[name]: value for name, value in given["options"].items()})
-    return {"requests": [told(builder.build(messages), messages) for messages in given["requests"]]}
+    return {"requests": [describe_messages(builder.build(messages), messages) for messages in given["requests"]]}
 
 
-def told(messages: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[Any]:
+def describe_messages(messages: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Messages as the cases tell them: by id where they are sent as given, long texts by their digests."""
     said = [m for m in given if "id" in m]
-    return [m["id"] if m in said else _shown(m) for m in messages]
+    return [m["id"] if m in said else _describe_value(m) for m in messages]
 
 
-def _shown(value: Any) -> Any:
+def _describe_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _shown(part) for name, part in value.items()}
+        return {name: _describe_value(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_shown(part) for part in value]
+        return [_describe_value(part) for part in value]
     if not isinstance(value, str):
         return value
     named = value

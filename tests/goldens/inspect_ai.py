@@ -19,7 +19,7 @@ from turnscope.ports.inspect_ai import strategies as port
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Block, Session, Usage
 
-from tests.goldens._chats import add, fake, sent
+from tests.goldens._chats import add, fake, list_sent
 
 SYSTEM = "inspect-ai"
 SHOWN = ("role", "content", "tool_calls", "tool_call_id")
@@ -32,26 +32,26 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     try:
         if case["kind"] == "sequence":
             steps = _sequence(given)
-            return {"steps": [_as_told(*both) for both in zip(steps, case["expect"]["steps"], strict=True)]}
+            return {"steps": [_shorten_step(*both) for both in zip(steps, case["expect"]["steps"], strict=True)]}
         if "strategy" not in given:
             share = 0.7 if given["preserve"] is None else given["preserve"]
-            return {"sent": _told(port.trim(given["messages"], share), given)}
+            return {"sent": _describe_messages(port.trim(given["messages"], share), given)}
         return _strategy(given)
     except ValueError:
         return {"error": "invalid"}
 
 
-def _as_told(step: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+def _shorten_step(step: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     """The step with the number of what is sent where a case tells no more of it, which it does of some quiet steps."""
     return {**step, "sent": len(step["sent"])} if "sent" in step and isinstance(told.get("sent"), int) else step
 
 
-def _told(messages: Sequence[Message], given: Mapping[str, Any]) -> list[Any]:
+def _describe_messages(messages: Sequence[Message], given: Mapping[str, Any]) -> list[Any]:
     said = {message["id"]: message for message in given["messages"]}
-    return [m["id"] if m.get("id") in said and said[m["id"]] == m else _shown(m) for m in messages]
+    return [m["id"] if m.get("id") in said and said[m["id"]] == m else _describe_message(m) for m in messages]
 
 
-def _shown(message: Message) -> dict[str, Any]:
+def _describe_message(message: Message) -> dict[str, Any]:
     return {name: _words(message[name]) for name in SHOWN if name in message}
 
 
@@ -80,8 +80,11 @@ def _strategy(given: dict[str, Any]) -> dict[str, Any]:
         return str(given["fake_summary"])
 
     sent, appended = handler.build_strategy(given["strategy"], summarise)(given["messages"])
-    told: dict[str, Any] = {"sent": _told(sent, given), "appended": None if appended is None else _shown(appended)}
-    return {**told, "summariser_sees": [*_told(saw, given), "⟦PROMPT⟧"]} if saw else told
+    told: dict[str, Any] = {
+        "sent": _describe_messages(sent, given),
+        "appended": None if appended is None else _describe_message(appended),
+    }
+    return {**told, "summariser_sees": [*_describe_messages(saw, given), "⟦PROMPT⟧"]} if saw else told
 
 
 def _count(messages: Sequence[Message]) -> int:
@@ -108,7 +111,9 @@ def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
     most = handler.compute_threshold(strategy["threshold"], None)
     spec = BudgetParams(formula="fixed", tokens=most)
     chosen = replace(chosen, budget=spec, rules=(replace(part, params=replace(part.params, cap=0, **options)),))
-    own = fake(session, lambda rows: sum(map(_row, rows)), _bare, lambda parts: 3 + -(-sum(len(p.text) for p in parts) // 4))
+    own = fake(
+        session, lambda rows: sum(map(_row, rows)), _count_row, lambda parts: 3 + -(-sum(len(p.text) for p in parts) // 4)
+    )
     steps: list[dict[str, Any]] = []
     for plan in _plans(session, chosen, own, given["usage_overhead"]):
         after = max(m.id for m in session.messages if m.stop == plan.request.cut)
@@ -122,10 +127,12 @@ def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
             else told[id]
             if content is None
             else {**told[id], "id": "", "content": content}
-            for id, content in sent(session, plan.after).items()
+            for id, content in list_sent(session, plan.after).items()
         ]
         appended = any(d.splice and d.action == "condense" for d in plan.decisions)
-        steps.append({"after": after, "sent": _told(messages, given), "appended": appended, "tokens": _count(messages)})
+        steps.append(
+            {"after": after, "sent": _describe_messages(messages, given), "appended": appended, "tokens": _count(messages)}
+        )
     return steps
 
 
@@ -144,10 +151,10 @@ def _plans(session: Session, chosen: policy.Policy, own: Ledger, overhead: int |
 
 
 def _row(row: tuple[int, list[Block]]) -> int:
-    return 3 + _bare(*row) + 10 * sum(block.kind == "tool_use" for block in row[1])
+    return 3 + _count_row(*row) + 10 * sum(block.kind == "tool_use" for block in row[1])
 
 
-def _bare(_number: int, blocks: list[Block]) -> int:
+def _count_row(_number: int, blocks: list[Block]) -> int:
     return -(-sum(len(block.text) for block in blocks if block.kind != "tool_use") // 4)
 
 

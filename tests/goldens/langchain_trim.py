@@ -13,7 +13,7 @@ from turnscope.ports.langchain.trim import get_sums
 from turnscope.session.builder import Builder
 from turnscope.session.model import Block, Part, Session
 
-from tests.goldens._chats import add, fake, sent, texts
+from tests.goldens._chats import add, fake, list_sent, texts
 
 SYSTEM = "langchain-trim"
 
@@ -57,7 +57,7 @@ def _trim(given: dict[str, Any]) -> dict[str, Any]:
     errors = [d.edit.facts["error"] for d in plan.decisions if "error" in d.edit.facts]
     if errors:
         return {"error": errors[0]}
-    found = sent(session, plan.after)
+    found = list_sent(session, plan.after)
     return {"kept": list(found), "changed": {id: content for id, content in found.items() if content is not None}}
 
 
@@ -69,22 +69,22 @@ def _ledger(session: Session, given: dict[str, Any]) -> Ledger:
     """The counter of a case; each counts whole lists, with a message's number and those of its blocks that are meant."""
     messages = given["messages"]
 
-    def each(text: str) -> int:
+    def count_text(text: str) -> int:
         return len(text) // 4
 
     Rows = list[tuple[int, list[Block]]]  # noqa: N806
     wholes: dict[str, Callable[[Rows], int]] = {
         "explicit": lambda rows: sum(messages[row]["tokens"] for row, _ in rows),
-        "chars": lambda rows: sum(3 + each(texts(blocks)) for _, blocks in rows),
+        "chars": lambda rows: sum(3 + count_text(texts(blocks)) for _, blocks in rows),
         "message_count": len,
         "bump_at_3": lambda rows: 10 * len(rows) + 100 * (len(rows) == 3),
     }
     kind = "chars" if given["counter"] in ("chars_each", "chars_list_primer7", "approximate") else given["counter"]
 
-    def bare(row: int, blocks: list[Block]) -> int:
-        return each(texts(blocks)) if kind == "chars" else 0
+    def count_row(row: int, blocks: list[Block]) -> int:
+        return count_text(texts(blocks)) if kind == "chars" else 0
 
     def trial(parts: list[Part]) -> int:
-        return each("".join(part.text for part in parts)) if kind == "chars" else 0
+        return count_text("".join(part.text for part in parts)) if kind == "chars" else 0
 
-    return fake(session, wholes[kind], bare, trial)
+    return fake(session, wholes[kind], count_row, trial)

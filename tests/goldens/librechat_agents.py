@@ -42,20 +42,20 @@ Given = dict[str, Any]
 
 def run(case: Given, file: Given) -> Given:
     """What the port gives for one case."""
-    found: Given = KINDS[case["kind"]](_filled(case["input"]))
+    found: Given = KINDS[case["kind"]](_fill_texts(case["input"]))
     return found
 
 
-def _filled(value: Any) -> Any:
+def _fill_texts(value: Any) -> Any:
     """Texts for their short forms."""
     if isinstance(value, list):
-        return [_filled(item) for item in value]
+        return [_fill_texts(item) for item in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"fill", "unit"}:
         unit = cuts.widen(value["unit"])
         return cuts.narrow_text((unit * (value["fill"] // max(1, len(unit)) + 1))[: value["fill"]])
-    return {key: _filled(item) for key, item in value.items()}
+    return {key: _fill_texts(item) for key, item in value.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _within(given: Given) -> Given:
         "remaining": fit.remaining,
         "to_refine": _ids(messages, range(*fit.refine)),
         "thinking_start_index": None if fit.thought < 0 else fit.thought,
-        "changed": _changed_by(history, messages, bodies),
+        "changed": _list_changes(history, messages, bodies),
     }
 
 
@@ -170,7 +170,7 @@ def _repair(given: Given) -> Given:
         "dropped": _ids(messages, mended.dropped),
         "dropped_count": len(mended.dropped),
         "reclaimed_tokens": mended.reclaimed,
-        "changed": _stripped(history, messages, mended),
+        "changed": _strip_calls(history, messages, mended),
     }
 
 
@@ -178,30 +178,30 @@ def _sanitize(given: Given) -> Given:
     messages = given["messages"]
     history, _ = _history(messages)
     mended = port.sanitize(history, range(len(messages)))
-    return {"kept": _ids(messages, mended.kept), "changed": _stripped(history, messages, mended)}
+    return {"kept": _ids(messages, mended.kept), "changed": _strip_calls(history, messages, mended)}
 
 
-def _stripped(history: History, messages: Sequence[Given], mended: port.Repaired) -> Given:
+def _strip_calls(history: History, messages: Sequence[Given], mended: port.Repaired) -> Given:
     bodies = {i: port.remove_calls({}, gone) for i, gone in mended.stripped.items()}
-    return _changed_by(history, messages, bodies)
+    return _list_changes(history, messages, bodies)
 
 
-def _cut_text(given: Given) -> Given:
+def _run_text_cut(given: Given) -> Given:
     text = given["text"]
     new = cuts.narrow_text(cuts.shorten(cuts.widen(text), given["max_chars"]))
-    return {"result": "same" if new == text else _described(new)}
+    return {"result": "same" if new == text else _describe_text(new)}
 
 
-def _cut_args(given: Given) -> Given:
+def _run_argument_cut(given: Given) -> Given:
     new, changed = cuts.envelope_arguments(given["args"], given["max_chars"])
-    return {"result": _described_args(new) if changed else "same"}
+    return {"result": _describe_arguments(new) if changed else "same"}
 
 
 def _mask(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
     held, masked = fading.mask_answered(history, fading.add_new_messages(history, fading.Held(), counts), given["raw_budget"])
-    return {"masked": len(masked), **_faded(history, messages, held), "stored_originals": sorted(masked)}
+    return {"masked": len(masked), **_describe_fading(history, messages, held), "stored_originals": sorted(masked)}
 
 
 def _preflight(given: Given) -> Given:
@@ -209,12 +209,12 @@ def _preflight(given: Given) -> Given:
     history, counts = _history(messages)
     held, results = fading.fade_results(history, fading.add_new_messages(history, fading.Held(), counts), given["base_tokens"])
     held, calls = fading.fade_args(history, held, given["base_tokens"])
-    return {"results_cut": len(results), "args_cut": len(calls), **_faded(history, messages, held)}
+    return {"results_cut": len(results), "args_cut": len(calls), **_describe_fading(history, messages, held)}
 
 
-def _faded(history: History, messages: Sequence[Given], held: fading.Held) -> Given:
+def _describe_fading(history: History, messages: Sequence[Given], held: fading.Held) -> Given:
     bodies = {i: held.get_bodies(history, i) for i in range(len(messages))}
-    return {"changed": _changed_by(history, messages, bodies), "tokens": list(held.counts)}
+    return {"changed": _list_changes(history, messages, bodies), "tokens": list(held.counts)}
 
 
 def _recency(given: Given) -> Given:
@@ -241,7 +241,7 @@ def _step(given: Given) -> Given:
         i < given["start_index"] and m["tokens"] is None and m["role"] != "tool" for i, m in enumerate(given["messages"])
     ]
     tokens = [None if lacking else count for count, lacking in zip(counts, unknown, strict=True)]
-    return {**_planned(plan, outcome, session, given["messages"]), "tokens": tokens}
+    return {**_describe_plan(plan, outcome, session, given["messages"]), "tokens": tokens}
 
 
 def _run(given: Given) -> Given:
@@ -249,7 +249,7 @@ def _run(given: Given) -> Given:
     rows = []
     for step, (plan, outcome, session) in zip(given["steps"], _plans(given, given["steps"]), strict=True):
         messages += step["append"]
-        row = _planned(plan, outcome, session, messages)
+        row = _describe_plan(plan, outcome, session, messages)
         rows.append({**row, "kept": _runs(row["kept"]), "to_refine": _runs(row["to_refine"])})
     return {"steps": rows}
 
@@ -292,14 +292,14 @@ def _usage(given: Any) -> Usage | None:
 def _policy(given: Given, outcomes: list[Outcome]) -> policy.Policy:
     """The policy with the settings of a case; what comes out of each request is added to `outcomes`."""
 
-    def watched(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    def watch_edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         outcomes.append(prepare_request(ctx, params).outcome)
         return (yield from RULE.edits(envelope, ctx, params))
 
     chosen = policy.load(SYSTEM)
     asked: Given = {"instructions": given["instruction_tokens"] or 0, "summarization": bool(given["summarization"])}
     asked |= {"thinking": bool(given["thinking"]), "starts": _types(given["start_type"])}
-    asked |= {"by_turn": False, "mend": False, "frame": 0}
+    asked |= {"by_turn": False, "repair": False, "frame": 0}
     asked |= {} if given["reserve_ratio"] is None else {"reserve": given["reserve_ratio"]}
     aged = given["position_pruning"] or {}
     trim, clear = aged.get("softTrim") or {}, aged.get("hardClear") or {}
@@ -318,13 +318,13 @@ def _policy(given: Given, outcomes: list[Outcome]) -> policy.Policy:
     asked |= {key: value for key, value in found.items() if value is not None}
     (rule,) = chosen.rules
     budget = BudgetParams(formula="fixed", tokens=given["max"])
-    steps = (replace(rule, rule=replace(RULE, edits=watched), params=replace(rule.params, **asked)),)
+    steps = (replace(rule, rule=replace(RULE, edits=watch_edits), params=replace(rule.params, **asked)),)
     return replace(chosen, counter="", budget=budget, rules=steps)
 
 
-def _planned(plan: Plan, outcome: Outcome, session: Session, messages: Sequence[Given]) -> Given:
+def _describe_plan(plan: Plan, outcome: Outcome, session: Session, messages: Sequence[Given]) -> Given:
     facts = outcome.facts
-    sent = _sent(plan, session)
+    sent = _list_sent(plan, session)
     changed = {m["id"]: new for m in messages if m["id"] in sent and (new := _change(m, sent[m["id"]]))}
     return {
         "kept": list(sent),
@@ -339,7 +339,7 @@ def _planned(plan: Plan, outcome: Outcome, session: Session, messages: Sequence[
     }
 
 
-def _sent(plan: Plan, session: Session) -> dict[str, list[Any]]:
+def _list_sent(plan: Plan, session: Session) -> dict[str, list[Any]]:
     """Raw blocks of the messages sent, by id, in order."""
     sent: dict[str, list[Any]] = {}
     for piece in plan.after.pieces:
@@ -353,7 +353,7 @@ def _sent(plan: Plan, session: Session) -> dict[str, list[Any]]:
     return sent
 
 
-def _changed_by(history: History, messages: Sequence[Given], bodies: Mapping[int, Bodies]) -> Given:
+def _list_changes(history: History, messages: Sequence[Given], bodies: Mapping[int, Bodies]) -> Given:
     found: Given = {}
     for i, body in sorted(bodies.items()):
         raws = [part.text if part.raw is None else part.raw for part in history.build_parts(i, body)]
@@ -368,7 +368,7 @@ def _change(message: Given, raws: Sequence[Any]) -> Given:
     content = message["content"]
     if message["role"] == "tool":
         held = raws[0]["content"]
-        return {} if held == content else {"content": _described(held)}
+        return {} if held == content else {"content": _describe_text(held)}
     if message["role"] != "ai":
         return {}
     inline = {b.get("id") for b in content if b.get("type") == "tool_use"} if isinstance(content, list) else set()
@@ -379,7 +379,9 @@ def _change(message: Given, raws: Sequence[Any]) -> Given:
     if blocks != said:
         change["content"] = {"blocks": [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]}
     calls = message.get("tool_calls") or []
-    args = {c["id"]: _described_args(uses[c["id"]]) for c in calls if c["id"] in uses and uses[c["id"]] != c.get("args", {})}
+    args = {
+        c["id"]: _describe_arguments(uses[c["id"]]) for c in calls if c["id"] in uses and uses[c["id"]] != c.get("args", {})
+    }
     if args:
         change["args"] = args
     if any(c["id"] not in uses for c in calls):
@@ -387,7 +389,7 @@ def _change(message: Given, raws: Sequence[Any]) -> Given:
     return change
 
 
-def _described(text: str) -> Any:
+def _describe_text(text: str) -> Any:
     if text == cuts.CLEARED:
         return {"placeholder": "⟦HARD_CLEAR⟧"}
     wide = cuts.widen(text)
@@ -401,7 +403,7 @@ def _described(text: str) -> Any:
     return {"head": mark.start(), "marker": marker, "tail": len(wide) - mark.end(), "length": len(wide)}
 
 
-def _described_args(given: Any) -> Any:
+def _describe_arguments(given: Any) -> Any:
     if not isinstance(given, dict) or set(given) != {"_truncated", "_originalChars"}:
         return {"json": given}
     text = cuts.widen(given["_truncated"])
@@ -436,8 +438,8 @@ KINDS = {
     "within_limit": _within,
     "repair": _repair,
     "sanitize": _sanitize,
-    "cut_text": _cut_text,
-    "cut_args": _cut_args,
+    "cut_text": _run_text_cut,
+    "cut_args": _run_argument_cut,
     "result_cap": lambda given: {"max_chars": cuts.compute_result_cap(given["tokens"] or 0)},
     "args_cap": lambda given: {"max_chars": cuts.compute_arguments_cap(given["tokens"] or 0)},
     "mask": _mask,

@@ -35,13 +35,13 @@ def _path(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
 
 def _trim(given: dict[str, Any], expect: dict[str, Any]) -> dict[str, Any]:
     session, plan = _plan(given, SYSTEM, TRIM)
-    kept = _sent(session, plan)
+    kept = _list_sent(session, plan)
     gone = [m["id"] for m in given["messages"] if m["id"] not in kept]
     result = {"kept": kept, "remaining": given["max"] - PRIMER - plan.after.tokens, "to_refine": gone}
     return {**result, "origin": expect["origin"]} if "origin" in expect else result
 
 
-def _trimmed(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+def _trim_messages(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """What is left out by the function that both strategies call; they look at the instructions alone before they do."""
     starts, first = ctx.index.messages, find_begin(ctx, 0, ctx.limit - (count_instructions(ctx) or 0) - PRIMER)
     stop = starts[first] if first < len(starts) else ctx.request.cut
@@ -49,7 +49,7 @@ def _trimmed(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         envelope = yield Edit("drop", "it does not fit", span)
 
 
-TRIM = Rule("trim", "Keep what fits.", _trimmed, NoParams)
+TRIM = Rule("trim", "Keep what fits.", _trim_messages, NoParams)
 
 
 def _strategy(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
@@ -57,12 +57,12 @@ def _strategy(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
     refused = [d.edit.facts["info"] for d in plan.decisions if d.action == "refuse"]
     if refused:
         return {"error": "input_too_long", "info": refused[0]}
-    payload = _sent(session, plan)
+    payload = _list_sent(session, plan)
     gone = [m["id"] for m in given["messages"] if m["id"] not in payload]
     return {"payload": payload, "prompt_tokens": PRIMER + plan.after.tokens, "to_refine": gone}
 
 
-def _sent(session: Session, plan: Plan) -> list[str]:
+def _list_sent(session: Session, plan: Plan) -> list[str]:
     ids: list[str] = []
     for piece in plan.after.pieces:
         if piece.body is None:

@@ -14,21 +14,21 @@ from turnscope.ports.litellm.trim import PRIMER, shorten
 from turnscope.session.builder import Builder
 from turnscope.session.model import Block, Part, Session
 
-from tests.goldens._chats import Fake, add, fake, sent, texts
+from tests.goldens._chats import Fake, add, fake, list_sent, texts
 
 SYSTEM = "litellm-trim"
 
 
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the port gives for one case."""
-    return {"trim": _trim, "shorten": _shorten, "growing": _growing}[case["kind"]](case["input"])
+    return {"trim": _trim, "shorten": _shorten, "growing": _run_growing}[case["kind"]](case["input"])
 
 
 def _trim(given: dict[str, Any]) -> dict[str, Any]:
     session, plans = _plans(given, [len(given["messages"])])
     plan = plans[0]
     facts = plan.decisions[0].edit.facts if plan.decisions else {}
-    kept, changed = _sent(session, plan)
+    kept, changed = _list_sent(session, plan)
     result: dict[str, Any] = {"kept": kept, "changed": changed}
     if given["want_response_tokens"]:
         result["response_tokens"] = facts.get("response")
@@ -37,11 +37,11 @@ def _trim(given: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _growing(given: dict[str, Any]) -> dict[str, Any]:
+def _run_growing(given: dict[str, Any]) -> dict[str, Any]:
     session, plans = _plans(given, given["prefix_lengths"])
     rows = []
     for plan in plans:
-        kept, changed = _sent(session, plan)
+        kept, changed = _list_sent(session, plan)
         rows.append({"kept": kept, "shortened": {id: text for id, text in changed.items() if id != "SYSTEM"}})
     return {"rows": rows}
 
@@ -52,9 +52,9 @@ def _shorten(given: dict[str, Any]) -> dict[str, Any]:
     return {"text": text, "length": len(text)}
 
 
-def _sent(session: Session, plan: Plan) -> tuple[list[str], dict[str, Any]]:
+def _list_sent(session: Session, plan: Plan) -> tuple[list[str], dict[str, Any]]:
     """Ids that are sent and their new contents; the system message that trimming makes is called SYSTEM."""
-    found = sent(session, plan.after)
+    found = list_sent(session, plan.after)
     trimmed = next((d.edit.facts for d in plan.decisions if "system" in d.edit.facts), None)
     if trimmed:
         first = next(m for m in session.messages if m.role == "system")
@@ -73,7 +73,7 @@ def _frame(counter: str, role: str) -> int:
 def _ledger(session: Session, messages: list[Mapping[str, Any]], counter: str) -> Fake:
     count = TEXTS[counter]
 
-    def whole(rows: list[tuple[int, list[Block]]]) -> int:
+    def count_rows(rows: list[tuple[int, list[Block]]]) -> int:
         total = 0
         for row, blocks in rows:
             message = messages[row]
@@ -82,7 +82,7 @@ def _ledger(session: Session, messages: list[Mapping[str, Any]], counter: str) -
             total += message["tokens"] if explicit else frame + count(texts(blocks))
         return total
 
-    def bare(row: int, blocks: list[Block]) -> int:
+    def count_row(row: int, blocks: list[Block]) -> int:
         return 0 if "tokens" in messages[row] and counter == "explicit" else count(texts(blocks))
 
     def trial(parts: list[Part]) -> int:
@@ -90,7 +90,7 @@ def _ledger(session: Session, messages: list[Mapping[str, Any]], counter: str) -
             return 0  # a shortened message keeps the number it carries
         return count("".join(part.text for part in parts))
 
-    return fake(session, whole, bare, trial)
+    return fake(session, count_rows, count_row, trial)
 
 
 def _plans(given: dict[str, Any], cuts: list[int]) -> tuple[Session, tuple[Plan, ...]]:

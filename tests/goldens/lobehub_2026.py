@@ -1,23 +1,32 @@
-"""LobeHub 2.2.10 against cases of the original: stored topics, replayed."""
+"""LobeHub 2.2.10 over stored messages; `test_lobehub_policy` replays the cases under its policy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
-from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import CHARS
-from turnscope.envelope.plan import Plan
-from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, load
-from turnscope.ports.lobechat.prompt import HEAD, TAIL
-from turnscope.ports.lobechat.shaping import CLOSED, FAILED, FINISH, OPENED, RATED, UNSEEN, build_call_name, flatten
-from turnscope.ports.lobechat.stored import LISTED
+from turnscope.ports.lobechat.messages import fill_variables
+from turnscope.ports.lobechat.prompt import HEAD, TAIL, format_date, format_model, format_summary
+from turnscope.ports.lobechat.shaping import (
+    CLOSED,
+    FAILED,
+    FINISH,
+    OPENED,
+    RATED,
+    UNSEEN,
+    Made,
+    Shape,
+    build_call_name,
+    flatten,
+    list_files,
+    prepare_messages,
+    read_reasoning,
+)
 from turnscope.ports.lobechat.tokens import (
     DRIFT,
+    GROUP,
     RATIO,
     SOURCES,
     WINDOW,
@@ -27,15 +36,11 @@ from turnscope.ports.lobechat.tokens import (
     estimate_tokens,
     get_stored_summary,
 )
-from turnscope.ports.lobechat.window import EXTRA, find_groups
-from turnscope.session.builder import Builder
-from turnscope.session.model import Session
-
-from tests.goldens._apps import Teller, append_stored, sent
+from turnscope.ports.lobechat.window import find_groups
 
 SYSTEM = "lobehub-2026"
 CLOCK = datetime(2026, 1, 15, 12, tzinfo=UTC).timestamp()
-VARIABLES = ("username=Ada", "date=1/2/2026")
+VARIABLES = (("username", "Ada"), ("date", "1/2/2026"))
 NOTICES = {
     FAILED: "⟦TOOL_FAILURE⟧",
     UNSEEN: "⟦NO_VISION⟧",
@@ -53,15 +58,15 @@ NOTICES = {
 
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the port gives for one case."""
-    return KINDS[case["kind"]](_filled(case["input"]))
+    return KINDS[case["kind"]](fill_texts(case["input"]))
 
 
-def _filled(value: Any) -> Any:
+def fill_texts(value: Any) -> Any:
     if isinstance(value, dict) and set(value) == {"fill", "unit"}:
         return (value["unit"] * value["fill"])[: value["fill"]]
     if isinstance(value, list):
-        return [_filled(one) for one in value]
-    return {key: _filled(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return [fill_texts(one) for one in value]
+    return {key: fill_texts(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _slice(given: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def _slice(given: dict[str, Any]) -> dict[str, Any]:
     return {"kept": [said[n]["id"] for n in sorted(numbers)]}
 
 
-def _accounting(given: dict[str, Any]) -> dict[str, Any]:
+def _account_for(given: dict[str, Any]) -> dict[str, Any]:
     said, tools = given["messages"], [estimate_tokens(tool) for tool in given["tools"] or ()]
     sources = {name: sum(count_by_source(message)[name] for message in said) for name in SOURCES} | {
         "toolDefinition": sum(tools)
@@ -106,174 +111,142 @@ def _decide(given: dict[str, Any]) -> dict[str, Any]:
     return {"next": "compress_context", "tokens": due.tokens, "existing_summary": get_stored_summary(given["messages"])}
 
 
-def policy(changes: Mapping[str, Mapping[str, Any]], window: int = 0) -> Policy:
-    """LobeHub's policy with other parameters, by rule, for a model with this window."""
-    chosen = load(SYSTEM)
-    steps = [replace(s, params=replace(s.params, **changes.get(s.rule.name, {}))) for s in chosen.rules]
-    return replace(chosen, rules=tuple(steps), budget=replace(chosen.budget, window=window))
-
-
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
-    builder = Builder("golden", SYSTEM)
-    if given.get("system_role"):
-        builder.add_message("system", given["system_role"])
-    if given.get("history_summary"):
-        builder.about["history_summary"] = given["history_summary"]
-    append_stored(builder, given["messages"])
-    builder.add_unanswered(model="m", sent_at=CLOCK)
-    session = builder.build()
-    count = given["history_count"]
-    shape = {
-        "template": given.get("input_template") or "",
-        "calling": given["function_calling"],
-        "vision": given["vision"],
-        "files": bool(given.get("file_context")),
-        "disabled": tuple(given.get("disabled_tools") or ()),
-        "last_step": bool(given.get("force_finish")),
-    }
-    told = {"dated": bool(given.get("system_date")), "timezone": given.get("timezone") or ""}
-    told |= {"model": given.get("model_name") or "", "cutoff": given.get("model_cutoff") or ""}
-    changes = {
-        "compress_topic": {"on": False},
-        "keep_last_groups": {"on": bool(given["enable"]) and count is not None, "count": (count or 0) - EXTRA},
-        "add_to_system": {**told, "variables": VARIABLES},
-        "send_prepared": {**shape, "variables": VARIABLES},
-    }
-    plan = next(iter(replay(session, policy(changes), build_ledger(session, CHARS))))
-    return {"messages": _shown(sent(session, plan, ""), given)}
+    said = _select_window(given)
+    shape = Shape(
+        template=given.get("input_template") or "",
+        variables=VARIABLES,
+        calling=given["function_calling"],
+        vision=given["vision"],
+        files=bool(given.get("file_context")),
+        disabled=tuple(given.get("disabled_tools") or ()),
+    )
+    system, lengths = _build_system(given, said), []
+    sent = [made for made in prepare_messages(said, shape) if made.message["role"] != "system"]
+    made = _name_results([*_hide_files(_add_reasoning(sent, said), said, lengths)], said)
+    closing = [{"role": "system", "content": FINISH}] if given.get("force_finish") else []
+    head = [{"role": "system", "content": system}] if system else []
+    beside = {"files_context_lengths": lengths} if lengths else {}
+    return {"messages": replace_notices([*head, *made, *closing]), **beside}
 
 
-def _shown(made: list[dict[str, Any]], given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One system message in front, results named after their tools, and the field that the original leaves on answers."""
-    closing = [m for m in made if m["role"] == "system" and m["content"] == FINISH]
-    system = [m["content"] for m in made if m["role"] == "system" and m not in closing]
-    rest = [m for m in made if m["role"] != "system"]
-    stored = [part for message in given["messages"] for part in flatten(message)]
+def _select_window(given: Mapping[str, Any]) -> list[Any]:
+    said, count = given["messages"], given["history_count"]
+    if not given["enable"] or count is None:
+        return list(said)
+    return [said[n] for n in sorted({n for group in find_groups(said)[: max(0, count)] for n in group})]
+
+
+def _build_system(given: Mapping[str, Any], said: list[Any]) -> str:
+    """The system message: a stored one, then what the app adds."""
+    own = given.get("system_role") or ""
+    parts = [m["content"] for m in said if m["role"] == "system"]
+    parts += [own] if own.strip() else []
+    parts.append(format_date(CLOCK, given.get("timezone") or "") if given.get("system_date") else "")
+    parts.append(format_model(given.get("model_name") or "", "m", given.get("model_cutoff") or ""))
+    parts.append(format_summary(given.get("history_summary") or ""))
+    return fill_variables("\n\n".join(filter(None, parts)), dict(VARIABLES))
+
+
+def _add_reasoning(sent: list[Made], said: list[Any]) -> list[Made]:
+    """The field that the original leaves on answers; reasoning with parts as its text."""
+    answers = {n: iter([p for p in flatten(m) if p["role"] in ("assistant", "task")]) for n, m in enumerate(said)}
+    made = []
+    for of, message in sent:
+        thought = next(answers[of], {}).get("reasoning") if of >= 0 and message["role"] == "assistant" else None
+        made.append(Made(of, {**message, "reasoning": read_reasoning(thought)} if thought else message))
+    return made
+
+
+def _hide_files(sent: list[Made], said: list[Any], lengths: list[int]) -> Iterator[dict[str, Any]]:
+    """The messages with a placeholder for the text that describes files, whose length is noted."""
+    for of, message in sent:
+        files = list_files(said[of]) if of >= 0 and message["role"] == "user" else ""
+        if files and isinstance(message["content"], list) and files in message["content"][0].get("text", ""):
+            lengths.append(len(files))
+            first, *rest = message["content"]
+            yield {**message, "content": [{**first, "text": first["text"].replace(files, "⟦FILES_CONTEXT⟧")}, *rest]}
+        else:
+            yield message
+
+
+def _name_results(made: list[dict[str, Any]], said: list[Any]) -> list[dict[str, Any]]:
+    """The messages with results named after their tools."""
+    stored = [part for message in said for part in flatten(message)]
     tools = {m["tool_call_id"]: m["plugin"] for m in reversed(stored) if m["role"] == "tool" and m.get("plugin")}
-    names = {call["id"]: call["function"]["name"] for m in rest for call in m.get("tool_calls", ())}
-    for message in rest:
+    names: dict[str, str] = {}
+    for message in made:
+        names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
         if message["role"] == "tool":
-            id = message["tool_call_id"]
-            own = tools.get(id) if message["content"] != FAILED else None
-            message["name"] = build_call_name(own) if own else names[id]
-        thought = next((m["reasoning"] for m in stored if m.get("reasoning") and _says(message, m)), None)
-        if thought and message["role"] == "assistant":
-            message["reasoning"] = thought
-    head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
-    return named([*head, *rest, *closing])
+            own = tools.get(message["tool_call_id"]) if message["content"] != FAILED else None
+            message["name"] = build_call_name(own) if own else names[message["tool_call_id"]]
+    return made
 
 
-def _says(message: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
-    held = message.get("content")
-    return (held[-1].get("text") if isinstance(held, list) and held else held) == stored["content"]
-
-
-def named(value: Any) -> Any:
+def replace_notices(value: Any) -> Any:
     """Our own notices as the placeholders of the original's."""
     if isinstance(value, str):
         for text, name in NOTICES.items():
             value = value.replace(text, name)
         return value
     if isinstance(value, list):
-        return [named(one) for one in value]
-    return {key: named(one) for key, one in value.items()} if isinstance(value, dict) else value
-
-
-def _listed(session: Session, plan: Plan) -> tuple[list[str], dict[str, str]]:
-    """Ids of what is listed, stored messages and new summaries, in order; and the texts of summaries."""
-    ids: list[str] = []
-    texts: dict[str, str] = {}
-    for piece in plan.after.pieces:
-        if piece.slot.startswith(LISTED) and piece.start == piece.stop:
-            name = f"G{piece.slot.removeprefix(LISTED)}"
-            ids.append(name)
-            texts[name] = piece.body[0].text.removeprefix(OPENED).removesuffix(CLOSED) if piece.body else ""
-        elif piece.body != ():
-            ids += [session.messages[b.message].id for b in session.blocks[piece.start : piece.stop] if b.role != "system"]
-    return list(dict.fromkeys(ids)), texts
-
-
-def _hidden(session: Session, plan: Plan) -> list[str]:
-    """Ids of the messages that this request's compression read."""
-    spans = [d.edit.span for d in plan.decisions if d.rule == "compress_topic" and d.action == "condense" and d.edit.span]
-    return [m.id for m in session.messages if any(s.start <= m.start < s.stop for s in spans)]
+        return [replace_notices(one) for one in value]
+    return {key: replace_notices(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _compress(given: dict[str, Any]) -> dict[str, Any]:
-    builder = Builder("golden", SYSTEM)
-    append_stored(builder, given["stored"])
-    builder.add_unanswered()
-    session = builder.build()
-    on = all(given.get(key) is not False for key in ("topic", "user")) and not given.get("no_model")
-    teller = Teller([given["summary"]])
-    off = {"send_prepared": {"vision": True}}
-    chosen = policy({"compress_topic": {"on": on, "ratio": 0.0}, **off}, WINDOW)
-    plan = next(iter(replay(session, chosen, build_ledger(session, CHARS), answers=teller)))
-    ids, texts = _listed(session, plan)
-    asked, read = bool(teller.asks), _hidden(session, plan)
-    made = [d.edit.facts for d in plan.decisions if d.rule == "compress_topic" and d.action == "insert"]
-    failed = [d.edit.facts for d in plan.decisions if d.rule == "compress_topic" and d.action == "keep"]
-    if failed:
-        read = [m["id"] for m in given["stored"] if m["role"] != "compressedGroup"][: failed[0]["messages"]]
-    stored = {m["id"]: m["content"] for m in given["stored"] if m["role"] == "compressedGroup"}
-    return {
-        "skipped": not made,
-        "summarised": read if asked else None,
-        "next_messages": ids,
-        "next_contents_of_groups": stored | texts,
-        "parent_message": made[0]["parent"] if made else None,
-        "error": bool(failed),
-    }
+    """The compression step over a store that hides grouped rows and lists a new group by the time of its creation."""
+    stored, working = given["stored"], given.get("messages") or given["stored"]
+    last = working[-1] if len(working) > 1 and working[-1]["role"] == "user" else None
+    read = [m["id"] for m in stored if m["role"] != GROUP and not (last and m["id"] == last["id"])]
+    parent = next((m["id"] for m in reversed(stored) if m["role"] == "assistant"), None)
+    unknown = any(given.get(key) is False for key in ("topic", "user"))
+    if unknown or not read or len(working) == bool(last):
+        return _describe_topic(working, skipped=True)
+    if given.get("no_model"):
+        return _describe_topic(working, skipped=True, parent_message=parent)
+    if given["summary"] is None:
+        return _describe_topic(working, skipped=True, summarised=read, error=True)
+    group = {"id": "G1", "role": GROUP, "content": given["summary"]}
+    left = [m for m in stored if m["id"] not in read]
+    kept = [m for m in stored if m["id"] in read] if given.get("no_final") else [*left, group]
+    if last and all(m["id"] != last["id"] for m in kept):
+        kept.append(last)
+    return _describe_topic(kept, summarised=read, parent_message=parent)
+
+
+def _describe_topic(messages: list[Any], **facts: Any) -> dict[str, Any]:
+    known = {"skipped": False, "summarised": None, "parent_message": None, "error": False}
+    contents = {m["id"]: m["content"] for m in messages if m["role"] == GROUP}
+    return {**known, "next_messages": [m["id"] for m in messages], "next_contents_of_groups": contents, **facts}
 
 
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
-    builder, words = Builder("golden", SYSTEM), " tundra"
-    builder.add_message("system", "Be brief.")
-    for turn, (asked, answered) in enumerate(given["turns"]):
-        said = [("user", f"u{turn}", asked), ("assistant", f"a{turn}", answered)]
-        append_stored(builder, [{"id": id, "role": role, "content": f"#{id}{words * n}"} for role, id, n in said])
-        builder.set_request(builder.drafts[-1])
-    session = builder.build()
-    count = given["history_count"]
-    changes = {
-        "compress_topic": {"on": given["compression"]},
-        "keep_last_groups": {"on": bool(given["enable_history_count"]) and count is not None, "count": (count or 0) - EXTRA},
-    }
-    chosen, teller = policy(changes, given["max_window"]), Teller([])
-    summary = f"#S{{}}{words * given['summary_words']}"
-    tokens = {message.id: count_message({"content": session.blocks[message.start].text}) for message in session.messages}
+    """The topic turn by turn: compression if it is due, then the window."""
+    rows: list[dict[str, Any]] = []
     steps: list[dict[str, Any]] = []
-    whole: list[str] = []
-    for turn, plan in enumerate(_plans(session, chosen, teller, summary)):
-        ids, texts = _listed(session, plan)
-        tokens |= {f"G:S{name[1:]}": count_message({"content": text}) for name, text in texts.items()}
-        whole += [*([f"a{turn - 1}"] if turn else []), f"u{turn}"]
-        before, read = sum(tokens[id] for id in whole), _hidden(session, plan)
+    words, made = " tundra", 0
+    for turn, (asked, answered) in enumerate(given["turns"]):
+        rows.append({"id": f"u{turn}", "role": "user", "content": f"#u{turn}{words * asked}"})
+        tokens = sum(map(count_message, rows))
+        read: list[str] = []
+        if given["compression"] and compute_trigger(tokens, _or(given["max_window"], WINDOW)).compress:
+            read = [m["id"] for m in rows[:-1] if m["role"] != GROUP]
         if read:
-            whole = [*(id for id in whole if id not in read), f"G:S{len(plan.get_state('compress_topic').places)}"]
-        steps.append(
-            {
-                "tokens": before,
-                "compress": bool(read),
-                "summarised": read or None,
-                "sent": [f"G:S{id[1:]}" if id in texts else id for id in ids],
-                "sent_tokens": sum(tokens[id] for id in whole),
-            }
-        )
+            made += 1
+            group = {"id": f"G:S{made}", "role": GROUP, "content": f"#S{made}{words * given['summary_words']}"}
+            rows = [*(m for m in rows if m["id"] not in read), group]
+        sent = _select_window({"messages": rows, "enable": given["enable_history_count"], **given})
+        step = {"tokens": tokens, "compress": bool(read), "summarised": read or None, "sent": [m["id"] for m in sent]}
+        steps.append({**step, "sent_tokens": sum(map(count_message, rows))})
+        rows.append({"id": f"a{turn}", "role": "assistant", "content": f"#a{turn}{words * answered}"})
     return {"steps": steps}
-
-
-def _plans(session: Session, chosen: Policy, teller: Teller, text: str) -> Any:
-    plans = replay(session, chosen, build_ledger(session, CHARS), answers=teller)
-    for _ in session.requests:
-        teller.texts = [text.format(len(teller.asks) + 1)]
-        yield next(plans)
 
 
 KINDS = {
     "prepare": _prepare,
     "slice": _slice,
-    "accounting": _accounting,
+    "accounting": _account_for,
     "trigger": lambda given: _due(given)._asdict(),
     "decide": _decide,
     "compress": _compress,

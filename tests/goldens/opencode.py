@@ -40,17 +40,17 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
                     part[name] = (part[name]["unit"] * part[name]["fill"])[: part[name]["fill"]]
         stored.append(message)
     talk = session.Conversation(given["model"], given["compaction"] or {}, stored, (f"n{i}" for i in count()))
-    return _compared({"steps": [_step(talk, step) for step in given["steps"]]}, case["expect"])
+    return _leave_out_digests({"steps": [_step(talk, step) for step in given["steps"]]}, case["expect"])
 
 
-def _compared(told: Any, expect: Any) -> Any:
+def _leave_out_digests(told: Any, expect: Any) -> Any:
     """What is told, without digests of texts that hold the program's own words, where ours stand here."""
     if isinstance(told, dict) and isinstance(expect, dict):
         if told.get("sha256_16") == OURS and "sha256_16" in expect:
             return {**told, "sha256_16": expect["sha256_16"]}
-        return {name: _compared(value, expect.get(name)) for name, value in told.items()}
+        return {name: _leave_out_digests(value, expect.get(name)) for name, value in told.items()}
     if isinstance(told, list) and isinstance(expect, list):
-        return [_compared(value, expect[i] if i < len(expect) else None) for i, value in enumerate(told)]
+        return [_leave_out_digests(value, expect[i] if i < len(expect) else None) for i, value in enumerate(told)]
     return told
 
 
@@ -65,19 +65,19 @@ def _step(talk: session.Conversation, step: dict[str, Any]) -> dict[str, Any]:
             return {"refused": "long" if "context_length_exceeded" in json.dumps(reply["error"]) else "error"}
         return {"usage": [100, 5], **reply}
 
-    before = {id(part) for part in _cleared(talk)}
+    before = {id(part) for part in _list_cleared(talk)}
     text = step["prompt"]
     text = (text["unit"] * text["fill"])[: text["fill"]] if isinstance(text, dict) else text
     error = session.answer_prompt(talk, text, ask)
     return {
         "requests": requests,
         "new_messages": [_message(m) for m in talk.current],
-        "cleared": [part["call"] for part in _cleared(talk) if id(part) not in before],
+        "cleared": [part["call"] for part in _list_cleared(talk) if id(part) not in before],
         "error": error,
     }
 
 
-def _cleared(talk: session.Conversation) -> list[dict[str, Any]]:
+def _list_cleared(talk: session.Conversation) -> list[dict[str, Any]]:
     return [p for m in talk.stored for p in m["parts"] if p["type"] == "tool" and p.get("compacted")]
 
 
@@ -96,7 +96,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _request(request: dict[str, Any]) -> dict[str, Any]:
     if request["type"] == "main":
-        return {"type": "main", "messages": [told for message in request["messages"] for told in _wired(message)]}
+        return {"type": "main", "messages": [told for message in request["messages"] for told in _convert_message(message)]}
     return {
         "type": "summary",
         "max_tokens": request["max_tokens"],
@@ -106,12 +106,13 @@ def _request(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _wired(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _convert_message(message: dict[str, Any]) -> list[dict[str, Any]]:
     """A message as the provider's chat API gets it."""
     content = message["content"]
     if message["role"] == "tool":
         return [
-            {"role": "tool", "content": _text(part["output"]["value"]), "tool_call_id": part["toolCallId"]} for part in content
+            {"role": "tool", "content": _text(_write_output(part["output"])), "tool_call_id": part["toolCallId"]}
+            for part in content
         ]
     if message["role"] == "user":
         if len(content) == 1 and content[0]["type"] == "text":
@@ -136,6 +137,12 @@ def _wired(message: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     reasoning = "".join(p["text"] for p in content if p["type"] == "reasoning")
     return [told | ({"tool_calls": calls} if calls else {}) | ({"reasoning": reasoning} if reasoning else {})]
+
+
+def _write_output(output: Mapping[str, Any]) -> str:
+    """A result as text; one with files as its JSON."""
+    value = output["value"]
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _text(text: str, ends: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""OpenHands 0.62: sequences are replayed under its policy; single views and condensers are functions over events."""
+"""OpenHands 0.62: its view and its condensers over events; `test_openhands_policy` replays the sequences."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnscope.ports.openhands.legacy import Event, View, build_view, condense
-
-from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
 
 SYSTEM = "openhands-legacy"
 
@@ -49,18 +47,25 @@ def _once(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
-    """Replayed under the policy with the condenser's options; one request after every event that is no action."""
-    options = {key: value for key, value in given["condenser"].items() if key != "type"}
-    told = events_session(given["events"], SYSTEM)
-    chosen = with_params("openhands-legacy", **options)
+    """The condenser on the view of all events so far, after every event that is no action."""
+    history: list[Event] = []
     steps: list[dict[str, Any]] = []
-    for event, plan in zip(told.asked, answered_plans(told.session, chosen), strict=True):
+    made = 0
+    recent = given["condenser"]["type"] == "recent"
+    for event in given["events"]:
+        history.append(event)
+        if event["id"] in (given.get("requests_after") or ()):
+            history.append({"id": event["id"], "type": "request"})
+        if event["type"] in ("action", "request"):
+            continue
+        found = condense(build_view(history), given["condenser"], lambda _previous, _events: f"T: summary {made}")  # noqa: B023
         step: dict[str, Any] = {"after_event": event["id"]}
-        shown = [int(one) if isinstance(one, str) else one for one in standing(told, plan.after)]
-        if forgotten := newly_forgotten(told, plan):
-            step["forgotten_range"] = [int(forgotten[0]), int(forgotten[-1])]
-            step["sent"] = shown
+        if isinstance(found, View):
+            step["sent"] = _ids(found.events) if recent else len(found.events)
         else:
-            step["sent"] = len(shown)
+            history.append(found.build_event(1000 + made))
+            made += 1
+            ids = {} if found.span else {"forgotten_ids": [*(found.ids or ())]}
+            step |= {"forgotten_range": found.span and [*found.span], **ids, "sent": _ids(build_view(history).events)}
         steps.append(step)
     return {"steps": steps}

@@ -1,4 +1,4 @@
-"""OpenHands' agent SDK: sequences are replayed under its policy; its view of events and its condenser are functions."""
+"""OpenHands' agent SDK: its view and its condenser over events; `test_openhands_policy` replays the sequences."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from turnscope.ports.openhands.sdk import (
     find_safe_indices,
 )
 
-from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
-
 SYSTEM = "openhands-sdk"
 
 
@@ -26,13 +24,15 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the port gives for one case."""
     try:
         if case["kind"] == "sequence":
-            return {"steps": [_as_told(*both) for both in zip(_sequence(case["input"]), case["expect"]["steps"], strict=True)]}
+            return {
+                "steps": [_shorten_step(*both) for both in zip(_sequence(case["input"]), case["expect"]["steps"], strict=True)]
+            }
         return {"view": _view, "condense": _condense}[case["kind"]](case["input"])
     except KeyError:
         return {"error": "missing_key"}
 
 
-def _as_told(step: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+def _shorten_step(step: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     """The step with the number of what is sent where a case tells no more of it, which it does of some quiet steps."""
     return step if isinstance(told["sent"], list) else {**step, "sent": len(step["sent"])}
 
@@ -65,7 +65,7 @@ def _limit(given: dict[str, Any], settings: Settings) -> int | None:
 
 def _condense(given: dict[str, Any]) -> dict[str, Any]:
     try:
-        settings = Settings(**given["options"])
+        settings = Settings(**(given.get("options") or {}))
     except ValueError:
         return {"error": "invalid_config"}
     calls = 0
@@ -109,33 +109,14 @@ def _event(found: Condensation, id: str) -> Event:
 
 
 def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Replayed under the policy with the condenser's options; one request after every event that is no action."""
-    if given["requests_after"]:
-        return _asked_for(given)
-    told = events_session(given["events"], SYSTEM)
-    steps: list[dict[str, Any]] = []
-    made = 0
-    for event, plan in zip(
-        told.asked, answered_plans(told.session, with_params("openhands-sdk", **given["options"])), strict=True
-    ):
-        gone, first = newly_forgotten(told, plan), made
-        made += bool(gone)
-        before = [f"C{first}-summary"] if gone and first else []
-        shown = [f"C{made}-summary" if isinstance(one, dict) else one for one in standing(told, plan.after)]
-        named = f"C{made}" if gone else None
-        steps.append({"after_event": event["id"], "condensation": named, "forgotten": [*before, *gone], "sent": shown})
-    return steps
-
-
-def _asked_for(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """A sequence in which somebody asks for condensations, which no log of a session tells: the functions over its events."""
-    settings = Settings(**given["options"])
+    """The condenser on the view of all events so far, after every event that is no action."""
+    settings = Settings(**(given.get("options") or {}))
     history: list[Event] = []
     steps: list[dict[str, Any]] = []
     made = 0
     for event in given["events"]:
         history.append(event)
-        if event["id"] in given["requests_after"]:
+        if event["id"] in (given.get("requests_after") or ()):
             history.append({"id": f"q{event['id']}", "type": "request"})
         if event["type"] == "action":
             continue

@@ -16,24 +16,26 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     return KINDS[case["kind"]](case["input"])
 
 
-def named(value: Any) -> Any:
+def replace_notices(value: Any) -> Any:
     """Our own notices as the placeholders of the original's."""
     if isinstance(value, str):
         return value.replace(IMAGES, "⟦TOOL_IMAGES_LEAD_IN⟧").replace(VOICE, "⟦VOICE_HEADER⟧")
     if isinstance(value, list):
-        return [named(one) for one in value]
-    return {key: named(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return [replace_notices(one) for one in value]
+    return {key: replace_notices(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def active(stored: dict[str, Any] | None, head: str | None) -> list[str]:
     """Keys of the messages on the path to `head`."""
-    tree = ({"messageId": key, "parentMessageId": message.get("parentId")} for key, message in (stored or {}).items())
+    tree = (
+        {"messageId": key, "parentMessageId": message.get("parentId")} for key, message in (stored or {}).items() if message
+    )
     return [message["messageId"] for message in find_path(tree, head)]
 
 
 def _convert(given: dict[str, Any]) -> dict[str, Any]:
     made = messages.convert_items(given["output"], given["raw"], given["reasoning_format"], given["flatten_tool_images"])
-    return {"messages": named(made)}
+    return {"messages": replace_notices(made)}
 
 
 def _boundary(given: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +44,7 @@ def _boundary(given: dict[str, Any]) -> dict[str, Any]:
         "a": {"role": "assistant"},
         "c": {"role": "assistant", "tool_calls": [{}]},
         "t": {"role": "tool"},
+        "s": {"role": "system"},
     }
     said = [roles[letter] for letter in given["roles"]]
     return {"boundary": compaction.find_boundary(compaction.read_history(said), 0, len(said), given["retention_percentage"])}
@@ -57,14 +60,15 @@ def _exceeds(given: dict[str, Any]) -> dict[str, Any]:
 def _checkpoint(given: dict[str, Any]) -> dict[str, Any]:
     said = given["messages"]
     found = compaction.find_checkpoint(said)
-    changed = {said[found.of]["id"]: said[found.of]["output"][found.item :]} if found.item else {}
+    left = None if found.output is None else [*found.output]
+    changed = {} if left is None or left == said[found.of]["output"] else {said[found.of]["id"]: left}
     return {"kept": [m["id"] for m in said[found.start :]], "summary": found.summary, "changed_output": changed}
 
 
 KINDS = {
     "path": lambda x: {"path": active(x["messages"], x["head"])},
     "convert": _convert,
-    "process": lambda x: {"messages": named(messages.convert_messages(x["messages"], x["reasoning_format"]))},
+    "process": lambda x: {"messages": replace_notices(messages.convert_messages(x["messages"], x["reasoning_format"]))},
     "sanitize_pairs": lambda x: {"messages": messages.drop_unpaired(x["messages"])},
     "reconcile_pairs": lambda x: {"messages": messages.drop_unpaired_stored(x["messages"])},
     "boundary": _boundary,

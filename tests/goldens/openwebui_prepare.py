@@ -1,24 +1,28 @@
-"""Open WebUI's whole preparation of a request against cases of the original: stored chats, replayed."""
+"""Open WebUI's whole preparation of a request over stored messages; `test_openwebui_policy` replays the cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import CHARS
-from turnscope.envelope.plan import Plan
-from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load
-from turnscope.ports.openwebui.messages import load_messages, merge_system
-from turnscope.session.builder import Builder
-from turnscope.session.model import Session
+from turnscope.ports.openwebui import compaction
+from turnscope.ports.openwebui.compaction import HEADING, estimate_tokens, read_history
+from turnscope.ports.openwebui.messages import (
+    add_to_system,
+    convert_messages,
+    drop_blanks,
+    drop_foreign_details,
+    drop_unpaired,
+    get_content,
+    insert_images,
+    load_messages,
+    merge_system,
+)
 
-from tests.goldens._apps import Teller, messages, sent
-from tests.goldens.openwebui import active, named
+from tests.goldens.openwebui import active, replace_notices
 
 SYSTEM = "openwebui-prepare"
+MODEL = "m"  # the id of the model that all cases ask
+Message = dict[str, Any]
 
 
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
@@ -26,22 +30,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     return {"prepare": _prepare, "session": _session}[case["kind"]](case["input"])
 
 
-def _build(builder: Builder, messages: list[Mapping[str, Any]]) -> None:
-    """Stored messages as the chat's; what is stored with each goes beside the conversation."""
-    for number, message in enumerate(messages):
-        held: Any = message["content"]
-        pictures = [f["url"] for f in message.get("files") or () if f.get("type") == "image"]
-        if pictures and message["role"] == "user":
-            shown = [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
-            held = [{"type": "text", "text": held}, *shown]
-        name = message.get("id") or f"new {number}"
-        about = {key: value for key, value in message.items() if key not in ("id", "role", "content")}
-        if about:
-            builder.about.setdefault("stored", {}).setdefault("open-webui", {})[name] = about
-        builder.add_message(message["role"], held, id=name, fence=True)
-
-
-def _field(given: dict[str, Any]) -> str:
+def get_field(given: dict[str, Any]) -> str:
     """The field that reasoning goes to."""
     model = given.get("model") or {}
     if model.get("owned_by") == "ollama":
@@ -49,81 +38,78 @@ def _field(given: dict[str, Any]) -> str:
     return "reasoning_content" if model.get("provider") == "llama.cpp" else ""
 
 
-def _policy(given: dict[str, Any]) -> Any:
-    settings = given.get("compaction")
-    chosen = load("openwebui-compaction" if settings else "openwebui")
-    changes: dict[str, dict[str, Any]] = {"send_stored_items": {"reasoning": _field(given)}}
-    if settings:
-        own = settings.get("chat_param")
-        changes["compact_at_threshold"] = {
-            "threshold": settings["token_threshold"],
-            "cap": settings.get("token_cap") or 0,
-            "own": own or 0,
-            "retention": settings.get("retention_percentage", 40),
-        }
-    steps = [replace(s, params=replace(s.params, **changes.get(s.rule.name, {}))) for s in chosen.rules]
-    return replace(chosen, rules=tuple(steps))
+def load_path(given: dict[str, Any]) -> list[Any]:
+    """The messages that a request begins with, without the system message."""
+    stored = given["messages"] or {}
+    path = [stored[key] for key in active(stored, given["user_message_id"])]
+    said = load_messages(path)
+    if said:
+        added = [stored[given[k]] for k in ("assistant_message_id", "regeneration_message_id") if given.get(k) in stored]
+        said += load_messages(message for message in added if message.get("content") or message.get("output"))
+    if given.get("regeneration_prompt"):
+        said.append({"role": "user", "content": given["regeneration_prompt"]})
+    return said
 
 
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
-    stored = given["messages"]
-    path = [stored[key] for key in active(stored, given["user_message_id"])]
-    for key in ("assistant_message_id", "regeneration_message_id"):
-        if given.get(key) in stored:
-            path.append(stored[given[key]])
-    said = load_messages(path)
-    if given.get("regeneration_prompt"):
-        said.append({"role": "user", "content": given["regeneration_prompt"]})
-    builder = Builder("golden", SYSTEM)
-    if given.get("system"):
-        builder.add_message("system", given["system"])
-    _build(builder, said)
-    builder.add_unanswered()
-    session = builder.build()
-    teller = Teller([(given.get("compaction") or {}).get("fake_summary")])
-    plan = next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
-    return {"messages": named(merge_system(sent(session, plan, _field(given)))), **_account(plan, said)}
+    system = [] if given.get("system") is None else [{"role": "system", "content": given["system"]}]
+    said = [*system, *map(insert_images, load_path(given))]
+    said, summary, facts = _compact(said, given)
+    if summary:
+        said = add_to_system(said, f"{HEADING}\n{summary}", append=True)
+    made = convert_messages(
+        (drop_foreign_details(m, (given.get("model") or {}).get("id", MODEL)) for m in said), get_field(given)
+    )
+    made = merge_system(drop_blanks(drop_unpaired(made)))
+    return {"messages": replace_notices(made), **facts}
 
 
-def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:
-    ids = [message.get("id") for message in said]
-    tried = [d.edit.facts for d in plan.decisions if "threshold" in d.edit.facts]
-    if not tried:
-        return {"summary_call": None, "stored_summaries": {}}
-    first, gone = len(ids) - tried[0]["messages"] - tried[0]["kept"], tried[0]["messages"]
-    old = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" not in d.edit.facts]
-    call = {"compacted": ids[first : first + gone], "recent": ids[first + gone :], "previous_summary": old[0] if old else None}
-    made = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" in d.edit.facts]
-    head = said[first + gone]
-    return {
-        "summary_call": call,
-        "stored_summaries": {head["id"]: made[0]} if made and head["role"] == "user" and head.get("id") else {},
-    }
+def _compact(said: list[Any], given: dict[str, Any]) -> tuple[list[Any], str | None, dict[str, Any]]:
+    """The messages that are left, the summary before them, and what became of it."""
+    settings, facts = given.get("compaction"), {"summary_call": None, "stored_summaries": {}}
+    if not settings:
+        return said, None, facts
+    system = said[:1] if said and said[0].get("role") == "system" else []
+    talk = said[len(system) :]
+    found = compaction.find_checkpoint(talk)
+    if found.output is not None:
+        talk = [*talk[: found.of], {**talk[found.of], "output": [*found.output]}, *talk[found.of + 1 :]]
+    talk = talk[found.start :]
+    limit = compaction.get_threshold(settings["token_threshold"], settings.get("token_cap"), settings.get("chat_param"))
+    beside = estimate_tokens(get_content(system[0]) or "" if system else "") + estimate_tokens(found.summary or "")
+    history = read_history(talk)
+    total = compaction.count_history(history, 0, len(talk), beside)
+    gone = 0
+    if compaction.is_exceeded(total, limit):
+        gone = compaction.find_boundary(history, 0, len(talk), settings.get("retention_percentage"))
+    if not gone:
+        return [*system, *talk], found.summary, facts
+    ids = [message.get("id") for message in talk]
+    facts["summary_call"] = {"compacted": ids[:gone], "recent": ids[gone:], "previous_summary": found.summary}
+    if settings.get("fake_summary") is None:
+        return said, None, facts  # the whole history, also that before an older summary
+    text = settings["fake_summary"].strip() or compaction.build_fallback(found.summary, talk[:gone])
+    name = ids[gone] or given.get("user_message_id")
+    if talk[gone].get("role") == "user" and name:
+        facts["stored_summaries"] = {name: text}
+    return [*system, *talk[gone:]], text, facts
 
 
 def _session(given: dict[str, Any]) -> dict[str, Any]:
-    builder = Builder("golden", SYSTEM)
-    if given.get("system"):
-        builder.add_message("system", given["system"])
+    """The chat turn by turn; summaries stay with their messages."""
+    stored: dict[str, Message] = {}
+    steps: list[dict[str, Any]] = []
     for message in given["history"]:
         role = "assistant" if message["id"].startswith("a") else "user"
-        _build(builder, [{**message, "role": role}])
+        stored[message["id"]] = {**message, "role": role, "parentId": next(reversed(stored), None)}
         if role == "assistant":
-            builder.set_request(builder.drafts[-1])
-    session = builder.build()
-    texts: list[str | None] = [""]
-    steps, teller = [], Teller(texts)
-    for plan in _plans(session, given, teller, texts):
-        kept = messages(session, plan)
-        used = [p.text for piece in plan.after.pieces for p in piece.body or () if p.kind == "summary"]
-        made = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" in d.edit.facts]
-        text = used[0].partition("\n")[2] if used else None
-        steps.append({"sent": kept, "summary_used": text, "stored_summaries": {kept[0]: made[-1]} if made else {}})
+            continue
+        settings = {**given["compaction"], "fake_summary": f"SUMMARY-{len(steps)}"} if given.get("compaction") else None
+        asked = {**given, "messages": stored, "user_message_id": message["id"], "compaction": settings}
+        system = [] if given.get("system") is None else [{"role": "system", "content": given["system"]}]
+        sent, summary, facts = _compact([*system, *load_path(asked)], asked)
+        for name, text in facts["stored_summaries"].items():
+            stored[name] = {**stored[name], "contextSummary": text}
+        ids = [m["id"] for m in sent if m["role"] != "system"]
+        steps.append({"sent": ids, "summary_used": summary, "stored_summaries": facts["stored_summaries"]})
     return {"steps": steps}
-
-
-def _plans(session: Session, given: dict[str, Any], teller: Teller, texts: list[str | None]) -> Iterator[Plan]:
-    plans = replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)
-    for turn in range(len(session.requests)):
-        texts[0] = f"SUMMARY-{turn}"
-        yield next(plans)

@@ -51,7 +51,7 @@ def _truncate(given: dict[str, Any]) -> dict[str, Any]:
         "position": _ids(messages).index("marker:T1"),
         "ts": cut.marker["ts"],
         "role": cut.marker["role"],
-        "content": _named(cut.marker["content"]),
+        "content": _replace_notices(cut.marker["content"]),
     }
     hidden = [m["id"] for m in messages if m.get("truncationParent") == "T1"]
     return {
@@ -123,7 +123,7 @@ class Task:
 
     def __init__(self, given: Mapping[str, Any], messages: list[Any], cuts: list[int]) -> None:
         self.given, self.stored = given, messages
-        self.real = [m for m in messages if not _made(m)]
+        self.real = [m for m in messages if not _is_made(m)]
         builder = Builder("golden", "golden")
         if given.get("tools"):
             builder.add_message("tools", given["tools"])
@@ -158,7 +158,7 @@ class Task:
         self.decisions |= {decision.seq: decision for decision in self.plan.decisions}
         return self.plan
 
-    def sent(self) -> list[str]:
+    def list_sent(self) -> list[str]:
         """Ids of what the request holds, before neighbours are joined."""
         assert self.plan
         found: list[str] = []
@@ -178,7 +178,7 @@ class Task:
             facts.get("id") or (f"marker:T{facts['marker']}" if piece.slot.startswith(SLOT) else f"summary:C{facts['summary']}")
         )
 
-    def merged(self) -> int:
+    def count_merged(self) -> int:
         """Messages of the rendered request."""
         assert self.plan
         return len(render(self.plan.after, self.session)["messages"])
@@ -200,7 +200,7 @@ def ledger(session: Session, tools: list[Any] | None) -> Ledger:
 
 
 class _Counted(Ledger):
-    """Counts of stand-ins, as the original makes them."""
+    """Counts of placeholders, as the original makes them."""
 
     def count_each_part(self, parts: Sequence[Part]) -> list[int]:
         return [text_tokens(part.text) for part in parts]
@@ -247,11 +247,11 @@ def _answer(text: str | None, fails: bool = False) -> Answer:
 
 def _manage(given: dict[str, Any]) -> dict[str, Any]:
     messages = given["messages"]
-    real = sum(not _made(m) for m in messages)
+    real = sum(not _is_made(m) for m in messages)
     task = Task(given, messages, [real, real])
     before, request = task.session.requests
     chosen = policy(given)
-    task.plan = _with_states(
+    task.plan = _restore_states(
         task, task.prepare(before, Policy("stored", "", "", "", "", rules=_seeds(task)), 0, Answer()), chosen
     )
     answer = _answer(given["fake_summary"], given["condense_call_fails"])
@@ -261,15 +261,15 @@ def _manage(given: dict[str, Any]) -> dict[str, Any]:
     facts = _facts(plan)
     shown = [decision.edit for decision in plan.decisions if decision.action == "condense"]
     body = shown[0].body if shown else ()
-    content = [{"type": "text", "text": _named(part.text)} for part in body or ()]
+    content = [{"type": "text", "text": _replace_notices(part.text)} for part in body or ()]
     made = plan.get_state("condense_to_fresh_start")
     marker = next((e for e in (d.edit for d in plan.decisions) if e.action == "insert"), None)
     text = marker.body[0].text if marker and marker.body else management.MARKER.format(did["removed"])
     return {
         **did,
-        "effective": task.sent(),
+        "effective": task.list_sent(),
         "summary": {"role": "user", "ts": made.ts, "content": content} if condensed and made else None,
-        "marker": {"ts": facts["ts"], "content": _named(text)} if "marker" in facts else None,
+        "marker": {"ts": facts["ts"], "content": _replace_notices(text)} if "marker" in facts else None,
         "newly_condensed": [m["id"] for m in messages if not m.get("condenseParent")] if condensed else [],
     }
 
@@ -304,7 +304,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         did = _did(plan, used, part["append"][-1])
         if not used:
             did |= {"action": "skipped", "previous_tokens": None}
-        found.append({**did, "sent": _runs(task.sent()), "messages_after_merge": task.merged()})
+        found.append({**did, "sent": _runs(task.list_sent()), "messages_after_merge": task.count_merged()})
     return {"steps": found}
 
 
@@ -322,7 +322,7 @@ def _runs(ids: list[str]) -> list[Any]:
     return found
 
 
-def _named(text: str) -> str:
+def _replace_notices(text: str) -> str:
     """Our own texts as the placeholders of the original's."""
     before, after = management.WORKFLOWS
     if text.startswith(before):
@@ -337,20 +337,20 @@ def _named(text: str) -> str:
 # ---------------------------------------------------------------- a history that holds tags already
 
 
-def _made(message: Mapping[str, Any]) -> bool:
+def _is_made(message: Mapping[str, Any]) -> bool:
     return bool(message.get("isSummary") or message.get("isTruncationMarker"))
 
 
 def _seeds(task: Task) -> tuple[Step, ...]:
     """Edits that bring a session to where stored tags say that it is."""
 
-    def seeded(_envelope: Any, _ctx: Any, _params: NoParams) -> Any:
-        yield from _stored(task)
+    def seed_states(_envelope: Any, _ctx: Any, _params: NoParams) -> Any:
+        yield from _yield_stored(task)
 
-    return (Step(Rule("as_stored", "as stored", seeded, NoParams), NoParams()),)
+    return (Step(Rule("as_stored", "as stored", seed_states, NoParams), NoParams()),)
 
 
-def _with_states(task: Task, plan: Plan, chosen: Policy) -> Plan:
+def _restore_states(task: Task, plan: Plan, chosen: Policy) -> Plan:
     """The plan as if the rules of a policy had left what the stored tags say."""
     store = _store(task, _places(task))
     newest = store.summary
@@ -363,9 +363,9 @@ def _with_states(task: Task, plan: Plan, chosen: Policy) -> Plan:
     return structs.replace(plan, states=tuple(StepState(part.rule.name, part.params, known[part.rule.name]) for part in steps))
 
 
-def _stored(task: Task) -> Any:
+def _yield_stored(task: Task) -> Any:
     messages, places = task.stored, _places(task)
-    if not any(_made(m) or m.get("condenseParent") or m.get("truncationParent") for m in messages):
+    if not any(_is_made(m) or m.get("condenseParent") or m.get("truncationParent") for m in messages):
         return
     sent = {m["id"]: m for m in management.select_effective(messages)}
     last = max((n for n, m in enumerate(messages) if m.get("isSummary")), default=None)
@@ -384,7 +384,7 @@ def _stored(task: Task) -> Any:
             part = Part("user", "text", message["content"], fence=True)
             facts = {"id": message["id"]}
             yield Edit("insert", "as stored", Span(places[n], places[n]), (part,), slot=f"{SLOT} {message['id']}", facts=facts)
-        if not _made(message) and (last is None or n > last):
+        if not _is_made(message) and (last is None or n > last):
             real = next(m for m in task.session.messages if m.id == message["id"])
             if message["id"] not in sent:
                 yield Edit("drop", "as stored", Span(real.start, real.stop))
@@ -400,7 +400,7 @@ def _places(task: Task) -> list[int]:
     starts = {m.id: m.start for m in task.session.messages}
     found, at = [], len(task.session.blocks)
     for message in reversed(task.stored):
-        at = at if _made(message) else starts[message["id"]]
+        at = at if _is_made(message) else starts[message["id"]]
         found.append(at)
     return found[::-1]
 

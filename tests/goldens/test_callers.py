@@ -15,20 +15,27 @@ from tests.goldens import ROOT
 ALONE = {
     # builds a body, which rendering does here; with its texts, and the compaction that is stored beside a history
     "cline_sdk": {"Builder", "compute_budget", "apply_stored", "OUTDATED", "NO_RESULT"},
+    "lobehub_2026": {"read_reasoning"},  # a field that the original leaves on messages; `test_lobehub_policy` replays the cases
+    "jan_2026": {"convert_to_model"},  # the AI SDK's form; `test_jan_policy` replays the cases
+    # files that are images, which an importer makes parts; `test_openwebui_policy` replays the cases
+    "openwebui_prepare": {"insert_images"},
+    # over lists with the originals' counts; `test_continue_policy` replays the cases
+    "continue_ide": {"compile_messages", "RefusalError"},
     # single strategies over lists of messages, with their texts; the rule edits an envelope
     "inspect_ai": {"build_strategy", "CALL_REMOVED", "SAVED"},
     # a turn of its loop, stored marks and texts and all; `test_opencode_policy` replays the cases
     "opencode": {"Reply", "Conversation", "answer_prompt", "CONTINUE", "CONTINUE_AFTER_MEDIA", "MEDIA"},
-    "openhands_legacy": {"build_view"},  # a stored view of events, which no session holds; sequences are replayed
-    "openhands_sdk": {"build_view"},  # the same, and condensations that somebody asked for
-    "swe_agent": {"process"},  # tags on calls, marks for the cache and images in texts, which no rule touches
+    # a stored view of events, which no session holds, and requests for condensations; `test_openhands_policy` replays
+    "openhands_legacy": {"build_view"},
+    "openhands_sdk": {"build_view"},
+    "swe_agent": {"process"},  # over lists; `test_swe_agent_policy` replays the cases
 }
 ENGINE = ROOT / "engine" / "turnscope"
 PORTS = "turnscope.ports"
 ADAPTERS = sorted(path for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_"))
 
 
-def used(path: Path) -> Iterator[str]:
+def iter_used(path: Path) -> Iterator[str]:
     """Names that a file takes from the ports: imported by name, or read off an imported module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     modules: set[str] = set()
@@ -51,7 +58,7 @@ def names(node: ast.AST) -> set[str]:
 
 
 @cache
-def reached() -> set[str]:
+def find_reached() -> set[str]:
     """Names that rules refer to, and those that functions of the ports that they reach refer to in turn."""
     found = {name for path in (ENGINE / "rules").rglob("*.py") for name in names(ast.parse(path.read_text(encoding="utf-8")))}
     held = [node for path in (ENGINE / "ports").rglob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
@@ -69,9 +76,9 @@ def reached() -> set[str]:
 
 @pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
 def test_what_an_adapter_calls_is_reached_from_a_rule(path: Path) -> None:
-    assert set(used(path)) - reached() == ALONE.get(path.stem, set())
+    assert set(iter_used(path)) - find_reached() == ALONE.get(path.stem, set())
 
 
 def test_the_scan_finds_what_adapters_use() -> None:
-    everything = {name for path in ADAPTERS for name in used(path)}
-    assert {"truncate", "select_effective"} <= everything <= reached().union(*ALONE.values())
+    everything = {name for path in ADAPTERS for name in iter_used(path)}
+    assert {"truncate", "select_effective"} <= everything <= find_reached().union(*ALONE.values())

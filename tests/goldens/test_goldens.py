@@ -18,12 +18,12 @@ from tests.goldens import DEFAULT, OWN, adapters, cases, judge
 ABSENT = pytest.param((), marks=pytest.mark.skip("the golden cases are not beside the project"), id="none")
 
 
-def named(folder: Path) -> Iterator[Any]:
+def iter_cases(folder: Path) -> Iterator[Any]:
     for module, case, file in cases(folder):
         yield pytest.param((module, case, file), id=f"{file['system']}/{case['id']}")
 
 
-@pytest.mark.parametrize("case", list(named(DEFAULT)) or [ABSENT])
+@pytest.mark.parametrize("case", list(iter_cases(DEFAULT)) or [ABSENT])
 def test_a_case_gives_what_the_original_gave(case: Any) -> None:
     outcome = judge(*case)
     if outcome.departs:
@@ -32,7 +32,7 @@ def test_a_case_gives_what_the_original_gave(case: Any) -> None:
     assert not outcome.wrong
 
 
-@pytest.mark.parametrize("case", list(named(OWN)))
+@pytest.mark.parametrize("case", list(iter_cases(OWN)))
 def test_a_case_of_our_own_gives_what_was_worked_out_by_hand(case: Any) -> None:
     assert not judge(*case).wrong
 

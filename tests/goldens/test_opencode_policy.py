@@ -36,7 +36,7 @@ def cases(*kinds: str) -> Iterator[dict[str, Any]]:
             yield case
 
 
-def told(text: Any) -> str:
+def fill_text(text: Any) -> str:
     return (text["unit"] * text["fill"])[: text["fill"]] if isinstance(text, dict) else text
 
 
@@ -45,7 +45,7 @@ def session_of(case: dict[str, Any], turns: int) -> tuple[Session, dict[int, str
     builder = Builder("golden", "opencode")
     drafts: list[tuple[Any, str]] = []
     for message in case["input"]["messages"]:
-        said = [{"type": "text", "text": told(p["text"])} for p in message["parts"] if p["type"] == "text"]
+        said = [{"type": "text", "text": fill_text(p["text"])} for p in message["parts"] if p["type"] == "text"]
         if message["role"] == "user":
             drafts.append((builder.add_message("user", said, fence=True), message["id"]))
             continue
@@ -56,10 +56,10 @@ def session_of(case: dict[str, Any], turns: int) -> tuple[Session, dict[int, str
         builder.set_request(draft, usage=_usage(message.get("tokens")))
         drafts.append((draft, message["id"]))
         if tools:
-            results = [{"type": "tool_result", "tool_use_id": p["call"], "content": told(p["output"])} for p in tools]
+            results = [{"type": "tool_result", "tool_use_id": p["call"], "content": fill_text(p["output"])} for p in tools]
             builder.add_message("user", results, fence=True)
     for number in range(turns):
-        drafts.append((builder.add_message("user", told(case["input"]["steps"][0]["prompt"]), fence=True), f"n{number}"))
+        drafts.append((builder.add_message("user", fill_text(case["input"]["steps"][0]["prompt"]), fence=True), f"n{number}"))
         if number < turns - 1:
             builder.set_request(
                 builder.add_message("assistant", "OK", fence=True), usage=Usage(input_tokens=100, output_tokens=5)

@@ -25,7 +25,7 @@ def digest(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
 
 
-def listed(message: dict[str, Any]) -> dict[str, Any]:
+def list_content(message: dict[str, Any]) -> dict[str, Any]:
     content = message["content"]
     return {**message, "content": [{"type": "text", "text": content}] if isinstance(content, str) else content}
 
@@ -55,10 +55,10 @@ class Log:
         """A request goes out and is recorded; messages of the assistant are not written again, as the tool does."""
         id = f"r{len(self.sent)}"
         params = {"model": "claude-sonnet-4-5", "max_tokens": 32_000, "betas": ["a-beta"]} | params
-        body = {**params, "system": SYSTEM, "tools": TOOLS, "messages": [listed(m) for m in messages]}
+        body = {**params, "system": SYSTEM, "tools": TOOLS, "messages": [list_content(m) for m in messages]}
         path: list[Any] = ["messages", len(messages) - 1, "content", len(body["messages"][-1]["content"]) - 1]
         marks = [{"path": ["system", 1], "value": EPHEMERAL}, {"path": path, "value": EPHEMERAL}]
-        hashes = [digest(listed(strip(m))) for m in messages]
+        hashes = [digest(list_content(strip(m))) for m in messages]
         marked = json.loads(json.dumps(body))
         marked["system"][1]["cache_control"] = EPHEMERAL
         marked["messages"][-1]["content"][-1]["cache_control"] = EPHEMERAL
@@ -69,7 +69,7 @@ class Log:
             self.known.add(digest(shape))
         for hash, message in zip(hashes, messages, strict=True):
             if message["role"] == "user" and hash not in self.known:
-                self.line("api-request-blob", hash=hash, message=listed(message))
+                self.line("api-request-blob", hash=hash, message=list_content(message))
             self.known.add(hash)
         base, before = self.base
         keep = next((n for n, (a, b) in enumerate(zip(before, hashes, strict=False)) if a != b), min(len(before), len(hashes)))

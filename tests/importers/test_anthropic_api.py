@@ -34,7 +34,7 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def said(*content: Any) -> dict[str, Any]:
+def make_answer(*content: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": list(content)}
 
 
@@ -54,7 +54,7 @@ def body(*messages: Any, **more: Any) -> dict[str, Any]:
     return {"model": "claude-sonnet-4-5", "max_tokens": 100, "messages": list(messages), **more}
 
 
-def answered(request: dict[str, Any], *content: Any, **more: Any) -> dict[str, Any]:
+def make_call(request: dict[str, Any], *content: Any, **more: Any) -> dict[str, Any]:
     response = {"type": "message", "role": "assistant", "id": "msg_1", "model": request["model"], "content": list(content)}
     return {"request": request, "response": {**response, "stop_reason": "end_turn", "usage": USAGE}, **more}
 
@@ -70,7 +70,7 @@ def read(records: list[Any]) -> tuple[Session, ...]:
     return read_source(log)
 
 
-def rendered(session: Session) -> list[dict[str, Any]]:
+def render_all(session: Session) -> list[dict[str, Any]]:
     plans = replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("claude-3")))
     return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
@@ -78,9 +78,9 @@ def rendered(session: Session) -> list[dict[str, Any]]:
 def exact(bodies: list[dict[str, Any]], answers: list[Any] | None = None) -> Session:
     """Read a log of one conversation, check that it renders as recorded, give the session."""
     held = answers or [None] * len(bodies)
-    records = [b if a is None else answered(b, *a) for b, a in zip(bodies, held, strict=True)]
+    records = [b if a is None else make_call(b, *a) for b, a in zip(bodies, held, strict=True)]
     (session,) = read(records)
-    assert rendered(session) == bodies
+    assert render_all(session) == bodies
     return session
 
 
@@ -100,7 +100,7 @@ def test_a_cassette_is_rendered_again_exactly(shared: Shared) -> None:
     path = shared("data", "open", "anthropic-api", "vcr-anthropic-compaction.yaml")
     (session,) = read_path(path)
     bodies = [i["request"]["parsed_body"] for i in yaml.safe_load(path.read_text(encoding="utf-8"))["interactions"]]
-    assert rendered(session) == bodies
+    assert render_all(session) == bodies
     assert [block.kind for block in session.blocks] == ["system", "text", "compaction", "text", "text", "text"]
     assert session.requests[0].usage is not None
     assert session.requests[0].usage.iterations[0].input_tokens == 55196
@@ -110,7 +110,7 @@ def test_a_cassette_is_rendered_again_exactly(shared: Shared) -> None:
 
 def test_a_cassette_with_bodies_as_text_skips_other_calls_and_failures_are_retries() -> None:
     one = body(user("hi"), system="Be brief.")
-    answer = answered(one, text("hello"))["response"]
+    answer = make_call(one, text("hello"))["response"]
     post = {"method": "POST", "uri": "https://api.anthropic.com/v1/messages"}
     count = {**post, "uri": post["uri"] + "/count_tokens", "body": json.dumps(one)}
     busy = {"body": {"string": json.dumps({"type": "error", "error": {"message": "Overloaded"}})}, "status": {"code": 529}}
@@ -128,7 +128,7 @@ def test_a_cassette_with_bodies_as_text_skips_other_calls_and_failures_are_retri
     log = source(yaml.safe_dump({"interactions": interactions, "version": 1}), "tape.yaml")
     assert claim(log) is IMPORTER
     (session,) = read_source(log)
-    assert rendered(session) == [one, body(user("hi"), user("again"))]
+    assert render_all(session) == [one, body(user("hi"), user("again"))]
     assert [r.attempts for r in session.requests] == [2, 1]
     assert session.requests[1].usage is None
     assert any("Overloaded" in note.what for note in session.notes)
@@ -136,13 +136,13 @@ def test_a_cassette_with_bodies_as_text_skips_other_calls_and_failures_are_retri
 
 def test_answers_become_part_of_the_timeline_with_usage_model_and_times() -> None:
     one = body(user("hi"))
-    two = body(user("hi"), said(text("hello")), user("bye"))
+    two = body(user("hi"), make_answer(text("hello")), user("bye"))
     records = [
-        answered(one, text("hello"), timestamp="2025-06-01T12:00:00Z"),
-        answered(two, text("see you"), timestamp=1748779260000),
+        make_call(one, text("hello"), timestamp="2025-06-01T12:00:00Z"),
+        make_call(two, text("see you"), timestamp=1748779260000),
     ]
     (session,) = read(records)
-    assert rendered(session) == [one, two]
+    assert render_all(session) == [one, two]
     assert [block.text for block in session.blocks] == ["hi", "hello", "bye", "see you"]
     assert [(r.cut, r.stop, r.turn) for r in session.requests] == [(1, 2, 0), (3, 4, 1)]
     assert [r.sent_at for r in session.requests] == [1748779200.0, 1748779260.0]
@@ -152,16 +152,16 @@ def test_answers_become_part_of_the_timeline_with_usage_model_and_times() -> Non
     assert session.observed == ()
 
 
-def test_a_cleared_tool_result_is_a_stand_in_of_one_block() -> None:
+def test_a_cleared_tool_result_is_a_placeholder_of_one_block() -> None:
     long = "line\n" * 200
-    start = [user("go"), said(call("a"), call("b")), user([result("a", long), result("b", long + "b")])]
-    after = [*start[:2], user([result("a", "[cleared]"), result("b", long + "b")]), said(text("ok")), user("go on")]
+    start = [user("go"), make_answer(call("a"), call("b")), user([result("a", long), result("b", long + "b")])]
+    after = [*start[:2], user([result("a", "[cleared]"), result("b", long + "b")]), make_answer(text("ok")), user("go on")]
     session = exact([body(*start), body(*after)], [[text("ok")], [text("done")]])
     assert changes(session) == [(1, "clear", long)]
 
 
 def test_what_was_cleared_or_dropped_and_comes_back_is_restored() -> None:
-    start = [user("go"), said(call("a")), user([result("a", "long " * 50)])]
+    start = [user("go"), make_answer(call("a")), user([result("a", "long " * 50)])]
     cleared = [*start[:2], user([result("a", "[cleared]")])]
     session = exact(
         [body(*start, user("1")), body(*cleared, user("1"), user("2")), body(*start, user("1"), user("2"), user("3"))]
@@ -173,7 +173,7 @@ def test_what_was_cleared_or_dropped_and_comes_back_is_restored() -> None:
 
 
 def test_messages_that_left_are_dropped_and_a_summary_stands_for_many() -> None:
-    talk = [user("first"), *(m for i in range(4) for m in (said(text(f"answer {i}")), user(f"question {i}")))]
+    talk = [user("first"), *(m for i in range(4) for m in (make_answer(text(f"answer {i}")), user(f"question {i}")))]
     window = [talk[0], *talk[-2:]]
     session = exact([body(*talk), body(*window, user("more"))])
     assert [(n, action) for n, action, _ in changes(session)] == [(1, "drop")]
@@ -185,7 +185,7 @@ def test_messages_that_left_are_dropped_and_a_summary_stands_for_many() -> None:
 
 def test_a_truncated_text_is_known_by_how_it_begins() -> None:
     long = "This text is long enough to be known again. " * 20
-    rest = said(text("I see."))
+    rest = make_answer(text("I see."))
     session = exact([body(user(long), rest), body(user(long[:200] + "..."), rest, user("b"))])
     assert changes(session) == [(1, "truncate", long)]
 
@@ -213,9 +213,13 @@ def test_a_changed_system_prompt_or_tool_list_supersedes_the_old_one_from_the_fi
 def test_cache_marks_that_move_are_no_change_of_content() -> None:
     first = body(user([text("a", cache_control=MARK)]), system=[text("s", cache_control={"type": "ephemeral", "ttl": "1h"})])
     nested = user([result("x", [text("r", cache_control=MARK)], cache_control=None)])
-    second = body(user("a"), said(call("x")), nested, system="s", cache_control=MARK)
+    second = body(user("a"), make_answer(call("x")), nested, system="s", cache_control=MARK)
     third = body(
-        user([text("a")]), said(call("x")), user([result("x", [text("r")])]), user([text("z", cache_control=MARK)]), system="s"
+        user([text("a")]),
+        make_answer(call("x")),
+        user([result("x", [text("r")])]),
+        user([text("z", cache_control=MARK)]),
+        system="s",
     )
     assert exact([first, second, third]).observed == ()
 
@@ -223,24 +227,32 @@ def test_cache_marks_that_move_are_no_change_of_content() -> None:
 def test_thinking_that_was_removed_is_stripped_from_its_message() -> None:
     thought = {"type": "thinking", "thinking": "hm " * 30, "signature": "sig"}
     one = body(user("hi"))
-    two = body(user("hi"), said(thought, text("hello")), user("more"))
-    three = body(user("hi"), said(text("hello")), user("more"), said(text("yes")), user("end"))
+    two = body(user("hi"), make_answer(thought, text("hello")), user("more"))
+    three = body(user("hi"), make_answer(text("hello")), user("more"), make_answer(text("yes")), user("end"))
     session = exact([one, two, three], [[thought, text("hello")], [text("yes")], [text("bye")]])
     assert changes(session) == [(2, "strip", thought["thinking"])]
 
 
 def test_neighbours_of_one_role_stay_apart_where_the_body_keeps_them_apart() -> None:
-    odd = [user("a"), user("b"), {"role": "system", "content": "aside"}, said(), said(text("x")), user([]), user([{"new": 1}])]
+    odd = [
+        user("a"),
+        user("b"),
+        {"role": "system", "content": "aside"},
+        make_answer(),
+        make_answer(text("x")),
+        user([]),
+        user([{"new": 1}]),
+    ]
     session = exact([body(*odd), body(odd[0], *odd[2:], user("c"))])
     assert len(session.messages) == len(odd) + 1
 
 
 def test_further_blocks_of_a_message_and_messages_between_others_are_inserts() -> None:
-    one = body(user("first"), said(text("a")), user("second"))
-    two = body(user("first"), said(text("a")), user([text("second"), text("a reminder")]))
-    three = body(user("first"), user("between"), said(text("a")), user([text("second"), text("a reminder")]))
-    four = body(user("first"), user("other"), user("between"), said(text("a")), user("second"))
-    five = body(user("first"), said(text("a")), user("second"))
+    one = body(user("first"), make_answer(text("a")), user("second"))
+    two = body(user("first"), make_answer(text("a")), user([text("second"), text("a reminder")]))
+    three = body(user("first"), user("between"), make_answer(text("a")), user([text("second"), text("a reminder")]))
+    four = body(user("first"), user("other"), user("between"), make_answer(text("a")), user("second"))
+    five = body(user("first"), make_answer(text("a")), user("second"))
     session = exact([one, two, three, four, five])
     assert [(n, action) for n, action, _ in changes(session)] == [
         (1, "insert"),
@@ -276,11 +288,11 @@ def test_a_stream_of_events_is_assembled_into_its_message() -> None:
     ]
     stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
     thought = {"type": "thinking", "thinking": "hm", "signature": "sig"}
-    two = body(user("hi"), said(thought, text("Hello"), call("a")), user([result("a", "ok")]))
+    two = body(user("hi"), make_answer(thought, text("Hello"), call("a")), user([result("a", "ok")]))
     (session,) = read(
         [{"request": body(user("hi")), "response": stream}, {"request": {"body": json.dumps(two)}, "response": None}]
     )
-    assert rendered(session) == [body(user("hi")), two]
+    assert render_all(session) == [body(user("hi")), two]
     assert session.observed == ()
     request = session.requests[0]
     assert (request.id, request.stop_reason, request.usage and request.usage.output_tokens) == ("msg_9", "tool_use", 12)
@@ -303,7 +315,7 @@ def test_a_stream_of_events_is_assembled_into_its_message() -> None:
 )
 def test_a_response_of_unknown_shape_never_costs_the_request(response: Any) -> None:
     (session,) = read([{"request": body(user("hi")), "response": response}])
-    assert rendered(session) == [body(user("hi"))]
+    assert render_all(session) == [body(user("hi"))]
 
 
 def test_a_compaction_delta_fills_its_block() -> None:
@@ -319,16 +331,16 @@ def test_a_compaction_delta_fills_its_block() -> None:
 
 def test_unrelated_conversations_in_one_file_are_sessions_of_their_own() -> None:
     long = [user("first task, described at length")]
-    a1, a2 = body(*long), body(*long, said(text("sure")), user("go"))
+    a1, a2 = body(*long), body(*long, make_answer(text("sure")), user("go"))
     b = body(user("make a title"))
-    sessions = read([answered(a1, text("sure")), answered(b, text("A title")), answered(a2, text("went"))])
+    sessions = read([make_call(a1, text("sure")), make_call(b, text("A title")), make_call(a2, text("went"))])
     assert [len(session.requests) for session in sessions] == [2, 1]
-    assert [rendered(session) for session in sessions] == [[a1, a2], [b]]
+    assert [render_all(session) for session in sessions] == [[a1, a2], [b]]
     assert len({session.id for session in sessions}) == 2
 
 
 def test_an_edited_prompt_is_new_and_what_followed_the_old_one_is_dropped() -> None:
-    talk = [user("hi"), said(text("hello")), user("wrong question"), said(text("wrong answer"))]
+    talk = [user("hi"), make_answer(text("hello")), user("wrong question"), make_answer(text("wrong answer"))]
     session = exact([body(*talk, user("x")), body(*talk[:2], user("right question"))])
     assert session.blocks[-1].text == "right question"
     assert changes(session) == [(1, "drop", "wrong question wrong answer x")]
@@ -393,8 +405,8 @@ def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
         request |= {key: value for key, value in (("system", draw(SYSTEMS)), ("tools", draw(TOOLS))) if value is not None}
         if draw(st.booleans()):
             answer = draw(st.lists(BLOCKS, max_size=2))
-            records.append(answered(request, *answer))
-            messages = [*messages, said(*answer)]
+            records.append(make_call(request, *answer))
+            messages = [*messages, make_answer(*answer)]
         else:
             records.append({"request": request})
         lists.append(messages)
@@ -404,7 +416,7 @@ def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
 @given(logs())
 def test_any_sequence_of_bodies_is_rendered_again_exactly(records: list[dict[str, Any]]) -> None:
     (session,) = read_source(source(records))
-    assert rendered(session) == [record["request"] for record in records]
+    assert render_all(session) == [record["request"] for record in records]
 
 
 @given(st.lists(NUMBERS, max_size=30), st.lists(NUMBERS, max_size=30))

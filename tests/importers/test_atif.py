@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formats import opened, pairs, survives, told
+from formats import list_blocks, open_value, pairs, survives
 
 STEPS: list[Any] = [
     {"step_id": 1, "timestamp": "2026-01-01T00:00:00Z", "source": "system", "message": "Be brief."},
@@ -38,8 +38,8 @@ RUN = {
 
 
 def test_steps_become_messages() -> None:
-    session = opened(RUN)
-    assert told(session) == [
+    session = open_value(RUN)
+    assert list_blocks(session) == [
         ("tools", "tool", '{"name":"look","input_schema":{}}'),
         ("system", "system", "Be brief."),
         ("user", "text", "go"),
@@ -56,7 +56,7 @@ def test_steps_become_messages() -> None:
     assert (first.logged_usd, first.model, second.model, pairs(session)) == (0.5, "m-1", "m", 1)
     assert (first.answered_at or 0) - (first.sent_at or 0) == 4
     assert [note.what.split(" (")[0] for note in session.notes] == [
-        "the log tells the run's cost: 0.75 USD",
+        "the log reports the run's cost: 0.75 USD",
         "1 record of kind 'step of oracle'",
     ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, data_of, opened, survives, texts, threads, told
+from formats import data_of, list_blocks, list_claims, open_value, survives, texts, threads
 from turnscope.importers.chatbot_ui import IMPORTER
 
 SAID = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "<think>easy</think>4"}]
@@ -59,7 +59,7 @@ ROWS = [
 
 def test_a_history_lists_its_chats() -> None:
     first, second = (thread.session for thread in threads(data_of(v1())))
-    assert told(first) == [
+    assert list_blocks(first) == [
         ("system", "system", "Be brief."),
         ("user", "text", "2+2?"),
         ("assistant", "thinking", "easy"),
@@ -73,7 +73,7 @@ def test_older_exports_have_no_version_or_no_head() -> None:
     chats = [{"id": n, "name": f"Chat {n}", "messages": SAID} for n in (1, 2)]
     for value in (chats, {"history": chats, "folders": []}):
         one, two = (thread.session for thread in threads(data_of(value)))
-        assert (one.source, one.title, two.title, told(one)) == (IMPORTER.name, "Chat 1", "Chat 2", told(two))
+        assert (one.source, one.title, two.title, list_blocks(one)) == (IMPORTER.name, "Chat 1", "Chat 2", list_blocks(two))
         assert texts(one) == ["2+2?", "easy", "4"]
 
 
@@ -90,7 +90,7 @@ def test_rows_are_put_in_their_order_with_or_without_their_chats() -> None:
 def test_odd_messages_are_told_and_nothing_breaks() -> None:
     odd = v1()
     odd["history"] = [{"id": "1", "messages": [*SAID, {"role": "oracle", "content": "x"}, 5]}]
-    assert opened(odd).notes[0].what.startswith("1 messages have no role")
+    assert open_value(odd).notes[0].what.startswith("1 messages have no role")
     assert survives(v1())
     assert survives({"chats": CHATS, "messages": ROWS})
     assert survives(ROWS, lines=True)
@@ -98,7 +98,7 @@ def test_odd_messages_are_told_and_nothing_breaks() -> None:
 
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "chatbot-ui", "chatbotui-export.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     sessions = turnscope.load_all(path)
     assert [[m.role for m in session.messages] for session in sessions] == [
         ["system", *["user", "assistant"] * 2],

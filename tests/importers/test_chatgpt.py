@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
+from formats import data_of, list_blocks, list_claims, open_value, pairs, survives, texts, threads
 from turnscope.importers.chatgpt import IMPORTER
 from turnscope.reading.contents import list_entries, read_entry
 from turnscope.reading.source import LazyList, Source
@@ -27,7 +27,7 @@ def message(role: str, content: Any, at: float | None = None, to: str = "all", *
     return {"author": author, "create_time": at, "content": held, "recipient": to, "metadata": metadata, "weight": 1.0}
 
 
-def made(*nodes: Any, current: str | None = None, id: str = "c1", title: str = "A title") -> dict[str, Any]:
+def make_conversation(*nodes: Any, current: str | None = None, id: str = "c1", title: str = "A title") -> dict[str, Any]:
     mapping = {n["id"]: n for n in nodes}
     for n in nodes:
         if n["parent"] in mapping and n["id"] not in mapping[n["parent"]]["children"]:
@@ -70,8 +70,8 @@ EDIT = [
 
 
 def test_the_current_path_is_the_main_one_and_edits_are_branches() -> None:
-    session = opened([made(*CHAT, *EDIT, current="a")])
-    assert told(session) == [
+    session = open_value([make_conversation(*CHAT, *EDIT, current="a")])
+    assert list_blocks(session) == [
         ("system", "system", "A cook.\n\nBe brief."),
         ("user", "text", "what?"),
         ("assistant", "thinking", "Plan\nSearch."),
@@ -85,15 +85,15 @@ def test_the_current_path_is_the_main_one_and_edits_are_branches() -> None:
     (branch,) = session.branches
     assert texts(branch)[1:] == ["other?", "5"]
     assert (branch.requests[0].model, branch.parent) == ("gpt-d", session.id)
-    newest = opened([made(*CHAT, *EDIT)])
+    newest = open_value([make_conversation(*CHAT, *EDIT)])
     assert texts(newest)[-1] == "5", "without a current node the newest leaf is taken"
 
 
 def test_lists_objects_shards_and_zips_list_the_same(tmp_path: Path) -> None:
-    two = [made(*CHAT, current="a"), made(*CHAT[:4], current="u", id="c2", title="Second")]
+    two = [make_conversation(*CHAT, current="a"), make_conversation(*CHAT[:4], current="u", id="c2", title="Second")]
     for value in (two, {"conversations": two}):
         assert [thread.session.title for thread in threads(data_of(value))] == ["A title", "Second"]
-    assert opened(two[0]).blocks == opened(two).blocks
+    assert open_value(two[0]).blocks == open_value(two).blocks
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("conversations-000.json", json.dumps(two[:1]))
@@ -105,7 +105,7 @@ def test_lists_objects_shards_and_zips_list_the_same(tmp_path: Path) -> None:
 
 
 def test_thousands_are_listed_without_being_kept() -> None:
-    many = [made(*CHAT, *EDIT, current="a", id=f"c{n}", title=f"T{n}") for n in range(1_500)]
+    many = [make_conversation(*CHAT, *EDIT, current="a", id=f"c{n}", title=f"T{n}") for n in range(1_500)]
     source = Source(Path("/nowhere/conversations.json"), data_of(many))
     begun = time.process_time()
     found = list(list_entries(source))
@@ -133,22 +133,22 @@ def test_odd_nodes_are_told_and_nothing_breaks() -> None:
         node("w", "nowhere", message("user", "lost")),
         node("z", "z", message("user", "its own parent")),
     ]
-    session = opened([made(*rows, current="t")])
+    session = open_value([make_conversation(*rows, current="t")])
     assert [b.kind for b in session.blocks] == ["text", "image", "text", "text", "thinking"]
     assert len(session.branches) == 2
     said = " ".join(note.what for note in session.notes)
     assert all(word in said for word in ("audio_asset_pointer", "oracle", "missing parent", "cycle was cut"))
-    assert survives([made(*CHAT, *EDIT, current="a"), made(*rows, current="t", id="c2")], count=50)
+    assert survives([make_conversation(*CHAT, *EDIT, current="a"), make_conversation(*rows, current="t", id="c2")], count=50)
 
 
 def test_an_empty_mapping_is_refused() -> None:
     with pytest.raises(turnscope.errors.BrokenFile, match="holds no message"):
-        opened([made(node("r", None, None))])
+        open_value([make_conversation(node("r", None, None))])
 
 
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "chatgpt", "chatgpt-export.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     sessions = turnscope.load_all(path)
     assert [session.title for session in sessions] == ["Conversation 1. Web Search", "Conversation 2"]
     assert [len(session.requests) for session in sessions] == [7, 2]

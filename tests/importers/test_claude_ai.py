@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
+from formats import data_of, list_blocks, list_claims, open_value, pairs, survives, texts, threads
 from turnscope.importers.claude_ai import IMPORTER
 
 ROOT = "00000000-0000-4000-8000-000000000000"
 
 
-def said(id: str, sender: str, *content: Any, text: str = "", second: int = 0, **more: Any) -> dict[str, Any]:
+def make_message(id: str, sender: str, *content: Any, text: str = "", second: int = 0, **more: Any) -> dict[str, Any]:
     at = f"2025-06-15T10:00:{second:02}Z"
     about = {"created_at": at, "updated_at": at, "attachments": [], "files": []}
     return {"uuid": id, "sender": sender, "text": text, "content": list(content), **about, **more}
@@ -51,7 +51,7 @@ ANSWER = [
     {"type": "token_budget"},
 ]
 OLD = [
-    said(
+    make_message(
         "m1",
         "human",
         words("what?"),
@@ -59,19 +59,19 @@ OLD = [
         attachments=[{"file_name": "a.txt", "extracted_content": "file a"}],
         files=[{"file_uuid": "f"}],
     ),
-    said("m2", "assistant", *ANSWER, second=4),
+    make_message("m2", "assistant", *ANSWER, second=4),
 ]
 TREE = [
-    said("m1", "human", words("what?"), parent_message_uuid=ROOT),
-    said("m2", "assistant", words("four"), second=1, parent_message_uuid="m1"),
-    said("m3", "assistant", words("4"), second=2, parent_message_uuid="m1"),
-    said("m4", "human", words("and?"), second=3, parent_message_uuid="m2"),
+    make_message("m1", "human", words("what?"), parent_message_uuid=ROOT),
+    make_message("m2", "assistant", words("four"), second=1, parent_message_uuid="m1"),
+    make_message("m3", "assistant", words("4"), second=2, parent_message_uuid="m1"),
+    make_message("m4", "human", words("and?"), second=3, parent_message_uuid="m2"),
 ]
 
 
 def test_an_old_export_is_a_list_whose_answers_hold_their_tools() -> None:
-    session = opened([chat(*OLD)])
-    assert told(session) == [
+    session = open_value([chat(*OLD)])
+    assert list_blocks(session) == [
         ("user", "files", "file a"),
         ("user", "text", "what?"),
         ("assistant", "thinking", "hm"),
@@ -85,15 +85,17 @@ def test_an_old_export_is_a_list_whose_answers_hold_their_tools() -> None:
 
 
 def test_parents_make_a_tree_and_a_captured_one_names_its_leaf() -> None:
-    newest = opened([chat(*TREE)])
+    newest = open_value([chat(*TREE)])
     assert texts(newest) == ["what?", "four", "and?"]
     assert [texts(branch) for branch in newest.branches] == [["what?", "4"]]
-    captured = opened(chat(*TREE, current_leaf_message_uuid="m3", model="claude-x"))
+    captured = open_value(chat(*TREE, current_leaf_message_uuid="m3", model="claude-x"))
     assert (texts(captured), captured.requests[0].model) == (["what?", "4"], "claude-x")
 
 
 def test_text_is_read_where_no_block_has_it_and_nothing_breaks() -> None:
-    blank = opened([chat(said("m1", "human", text="only here"), said("m2", "assistant", words(""), text=""))])
+    blank = open_value(
+        [chat(make_message("m1", "human", text="only here"), make_message("m2", "assistant", words(""), text=""))]
+    )
     assert [(b.kind, b.text) for b in blank.blocks] == [("text", "only here"), ("empty", "")]
     assert len(blank.requests) == 1
     two = [chat(*OLD), {**chat(*TREE), "uuid": "c1", "name": ""}]
@@ -103,7 +105,7 @@ def test_text_is_read_where_no_block_has_it_and_nothing_breaks() -> None:
 
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "claude-ai", "claude_example.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     assert len(list(turnscope.entries(path))) == 85
     sessions = turnscope.load_all(path)
     messages = [message for session in sessions for message in session.messages]

@@ -18,7 +18,7 @@ from typing import Any
 import genai_prices
 import pytest
 import turnscope
-from claude_log import MODEL, Line, Log, billed, call
+from claude_log import MODEL, Line, Log, call, find_billed
 from conftest import SHARED, examples, shared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,8 @@ from msgspec import structs
 from turnscope.importers.claude_code.attachments import parse_injection
 from turnscope.library import opening
 from turnscope.planning.policy import load as load_policy
-from turnscope.session.model import Request, Session
+from turnscope.reading.followers import follow
+from turnscope.session.model import Bucket, Request, Session
 from turnscope.views import request_summary
 from turnscope.views.findings import rank_findings
 from turnscope.views.labels import label_block
@@ -55,10 +56,10 @@ def requests(session: Session) -> dict[str, Request]:
 
 
 def by_hand(file: Path) -> dict[str, Line]:
-    return billed([file, *sorted(file.with_suffix("").glob("subagents/*.jsonl"))])
+    return find_billed([file, *sorted(file.with_suffix("").glob("subagents/*.jsonl"))])
 
 
-def opened(log: Log | str | bytes, folder: Path, name: str = "s1") -> Session:
+def open_log(log: Log | str | bytes, folder: Path, name: str = "s1") -> Session:
     """The session of made-up lines, read from a file."""
     path = folder / f"{name}.jsonl"
     data = log.text() if isinstance(log, Log) else log
@@ -66,8 +67,8 @@ def opened(log: Log | str | bytes, folder: Path, name: str = "s1") -> Session:
     return turnscope.load(path)
 
 
-def seen(session: Session, n: int) -> list[str]:
-    """Texts that request `n` carried, stand-ins included."""
+def list_texts(session: Session, n: int) -> list[str]:
+    """Texts that request `n` carried, placeholders included."""
     found: list[str] = []
     for piece in turnscope.replay(session).plans[n].seen.pieces:
         if piece.body is None:
@@ -228,7 +229,7 @@ def test_a_subagent_whose_call_is_not_in_the_log_is_marked_by_its_time(tmp_path:
     for n in range(3):
         log.user(f"prompt {n}")
         log.answer(f"m{n}", "done", usage=(5, 60, 560, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     agents.user("look into it")
     agents.answer("a1", "found", usage=(5, 60, 560, 8))
     agents.save(tmp_path / "agent.jsonl")
@@ -275,7 +276,7 @@ def simple() -> Log:
 
 
 def test_a_plain_exchange_is_two_requests_of_one_turn(tmp_path: Path) -> None:
-    session = opened(simple(), tmp_path)
+    session = open_log(simple(), tmp_path)
     assert [(r.n, r.turn, r.cut, r.stop, r.id) for r in session.requests] == [(0, 0, 1, 2, "m1"), (1, 0, 3, 4, "m2")]
     assert [b.kind for b in session.blocks] == ["text", "tool_use", "tool_result", "text"]
     assert (session.blocks[1].pair, session.blocks[2].pair, session.blocks[2].name) == (2, 1, "Bash")
@@ -293,7 +294,7 @@ def test_fragments_of_a_message_that_stand_apart_are_one_message(tmp_path: Path)
     log.answer("m1", call("t2"), usage=(10, 500, 0, 40))
     log.result("t2", "two")
     log.answer("m2", "Done.", usage=(3, 50, 510, 5))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert len(session.requests) == 2
     first = session.requests[0]
     assert [b.kind for b in session.blocks[first.cut : first.stop]] == ["thinking", "tool_use", "tool_use"]
@@ -311,7 +312,7 @@ def test_parallel_calls_whose_results_hang_from_different_lines_are_all_there(tm
     log.result("t1", "first file", parent=a)
     last = log.result("t2", "second file", parent=b)
     log.answer("m2", "Both read.", usage=(3, 50, 510, 5), parent=last)
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [b.text for b in session.blocks if b.kind == "tool_result"] == ["first file", "second file"]
     assert session.branches == ()
 
@@ -324,7 +325,7 @@ def test_the_last_line_of_a_message_decides_even_when_it_is_off_the_chain(tmp_pa
     log.result("t2", "second file")
     last = log.result("t1", "first file", parent=a)
     log.answer("m2", "Both read.", usage=(3, 50, 510, 5), parent=last)
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     usage = session.requests[0].usage
     assert usage is not None
     assert usage.output_tokens == 90
@@ -335,22 +336,23 @@ def test_the_last_line_of_a_message_decides_even_when_it_is_off_the_chain(tmp_pa
 def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
     text = simple().text()
     glued = text.replace("}\n", "}", 1)
-    session = opened(glued, tmp_path)
-    assert session == structs.replace(opened(text, tmp_path), notes=session.notes)
+    session = open_log(glued, tmp_path)
+    assert session == structs.replace(open_log(text, tmp_path), notes=session.notes)
     assert notes(session, "warning") == ["1: 2 records are on one line (two writers at once); all were read"]
 
 
 @pytest.mark.parametrize("keep", [1, 40, 300])
 def test_a_cut_last_line_of_a_live_file_is_a_note_and_no_error(keep: int, tmp_path: Path) -> None:
     lines = simple().text().splitlines(keepends=True)
-    session = opened("".join(lines[:3]) + lines[3][:keep], tmp_path)
+    session = open_log("".join(lines[:3]) + lines[3][:keep], tmp_path)
     assert [r.id for r in session.requests] == ["m1"]
-    assert [(n.severity, n.line) for n in session.notes] == [("info", 4)]
+    assert [(n.severity, n.line) for n in session.notes] == [("info", 4), ("info", 0)]
+    assert session.notes[1].what.startswith("the last request has no answer in the log")
 
 
 def test_a_broken_line_in_the_middle_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     lines = simple().text().splitlines(keepends=True)
-    session = opened("".join([lines[0], lines[1], '{"type": "user", \n', *lines[2:], "what is this\n"]), tmp_path)
+    session = open_log("".join([lines[0], lines[1], '{"type": "user", \n', *lines[2:], "what is this\n"]), tmp_path)
     assert [r.id for r in session.requests] == ["m1", "m2"]
     assert [(n.severity, n.line) for n in session.notes] == [("error", 3), ("error", 6)]
 
@@ -366,10 +368,12 @@ def test_the_chain_runs_through_lines_of_any_type(tmp_path: Path) -> None:
     log.result("t1")
     log.line("attachment", attachment={"type": "hook_success", "content": "ok"})
     log.answer("m2", "Done.", usage=(5, 60, 500, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [b.kind for b in session.blocks] == ["text", "tool_use", "tool_result", "text"]
     assert session.branches == ()
-    assert session.notes == ()
+    assert [(note.severity, note.what.partition(":")[0]) for note in session.notes[:1]] == [
+        ("info", "lines of unknown types were skipped")
+    ]
 
 
 def test_a_parent_that_stands_further_down_is_found(tmp_path: Path) -> None:
@@ -379,7 +383,7 @@ def test_a_parent_that_stands_further_down_is_found(tmp_path: Path) -> None:
     log.line("system", uuid="late", parent="later", subtype="x")
     log.line("system", uuid="later", parent=first, subtype="y")
     log.answer("m1", "Hi.", usage=(10, 500, 0, 20), parent="late")
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [b.text for b in session.blocks] == ["hello", "Hi."]
     assert session.notes == ()
 
@@ -388,7 +392,7 @@ def test_a_lost_parent_is_noted_and_the_line_hangs_from_the_one_before(tmp_path:
     log = simple()
     log.user("and now?", parent="nowhere")
     log.answer("m3", "Nothing.", usage=(5, 60, 560, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.id for r in session.requests] == ["m1", "m2", "m3"]
     assert notes(session) == ["5: its parent line is not in the file; it was hung from the line before"]
 
@@ -398,13 +402,13 @@ def test_a_cycle_of_parents_ends(tmp_path: Path) -> None:
     log.user("a", uuid="x", parent="y")
     log.user("b", uuid="y", parent="x")
     log.answer("m1", "Hi.", usage=(10, 500, 0, 20))
-    assert [r.id for r in opened(log, tmp_path).requests] == ["m1"]
+    assert [r.id for r in open_log(log, tmp_path).requests] == ["m1"]
 
 
 def test_the_same_uuid_twice_is_read_once(tmp_path: Path) -> None:
     log = simple()
     log.lines.append(log.lines[1])
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert len(session.requests) == 2
     assert notes(session, "info") == ["5: a line with the same uuid stands earlier in the file; the first was kept"]
 
@@ -412,8 +416,8 @@ def test_the_same_uuid_twice_is_read_once(tmp_path: Path) -> None:
 def test_of_many_notes_alike_only_the_first_have_a_line_number(tmp_path: Path) -> None:
     log = simple()
     log.lines += [log.lines[1]] * 100
-    assert len(opened(log, tmp_path).notes) == 6
-    assert notes(opened(log, tmp_path))[-1].startswith("0: 95 more lines like this: a line with the same uuid")
+    assert len(open_log(log, tmp_path).notes) == 6
+    assert notes(open_log(log, tmp_path))[-1].startswith("0: 95 more lines like this: a line with the same uuid")
 
 
 def test_a_resumed_session_that_copies_its_history_counts_it_once(tmp_path: Path) -> None:
@@ -425,7 +429,7 @@ def test_a_resumed_session_that_copies_its_history_counts_it_once(tmp_path: Path
     copy.user("go on")
     copy.answer("m3", "Going on.", usage=(5, 60, 560, 8))
     log.lines += copy.lines
-    session = opened(log, tmp_path, "s2")
+    session = open_log(log, tmp_path, "s2")
     assert session.id == "s2"
     assert [r.id for r in session.requests] == ["m1", "m2", "m3"]
     assert [b.kind for b in session.blocks] == ["text", "tool_use", "tool_result", "text", "text", "text"]
@@ -442,7 +446,7 @@ def test_contents_may_be_a_string_or_a_list_and_media_are_kept(tmp_path: Path) -
     log.answer("m2", "Done.", usage=(5, 60, 500, 8))
     log.user("thanks")
     log.answer("m3", "Welcome.", usage=(5, 20, 560, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [b.kind for b in session.blocks[:4]] == ["text", "image", "document", "text"]
     assert (session.blocks[1].raw, session.blocks[3].raw) == (image, "bare")
     assert session.blocks[2].text == "one page"
@@ -457,7 +461,7 @@ def test_what_the_tool_says_for_the_user_starts_no_turn(tmp_path: Path) -> None:
     log.user([{"type": "text", "text": "[Request interrupted by user]"}])
     log.user("next")
     log.answer("m3", "Yes.", usage=(5, 60, 560, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.turn for r in session.requests] == [0, 0, 1]
     assert [m.origin for m in session.messages[4:8]] == ["meta", "meta", "meta", "prompt"]
 
@@ -468,7 +472,7 @@ def test_reminders_that_the_tool_put_into_the_prompt_are_blocks(tmp_path: Path) 
     log.line("attachment", attachment={"type": "skill_listing", "content": "- review: reviews"})
     log.line("attachment", attachment={"type": "hook_success", "content": "shown to the user alone"})
     log.answer("m1", "Hi.", usage=(10, 500, 0, 20))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [(b.kind, b.text) for b in session.blocks] == [("text", "hello"), ("skills", "- review: reviews"), ("text", "Hi.")]
 
 
@@ -476,7 +480,7 @@ def test_times_may_go_back_and_lack_a_zone(tmp_path: Path) -> None:
     log = simple()
     log.lines[2]["timestamp"] = "2025-12-31T00:00:00.000Z"
     log.lines[3]["timestamp"] = "2026-01-02T03:00:00"
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.id for r in session.requests] == ["m1", "m2"]
     assert (session.requests[1].sent_at, session.requests[1].answered_at) == (1767139200.0, 1767322800.0)
 
@@ -491,35 +495,86 @@ def test_times_may_go_back_and_lack_a_zone(tmp_path: Path) -> None:
     ],
 )
 def test_line_ends_and_byte_order_marks_do_no_harm(mangle: Any, tmp_path: Path) -> None:
-    assert opened(mangle(simple().text()), tmp_path) == opened(simple(), tmp_path)
+    assert open_log(mangle(simple().text()), tmp_path) == open_log(simple(), tmp_path)
 
 
 def test_lines_without_a_message_are_named(tmp_path: Path) -> None:
     log = simple()
-    log.bare(type="file-history-snapshot", messageId="x", snapshot={})
-    log.bare(type="wholly-new", payload=1)
-    log.bare(type="wholly-new", payload=2)
-    assert notes(opened(log, tmp_path)) == [
-        "0: line types that carry no message were passed over: file-history-snapshot (1), wholly-new (2)"
+    log.add_bare(type="file-history-snapshot", messageId="x", snapshot={})
+    log.add_bare(type="wholly-new", payload=1)
+    log.add_bare(type="wholly-new", payload=2)
+    log.line("linked-and-new", payload=3)
+    session = open_log(log, tmp_path)
+    *bare, linked = (len(json.dumps(line, separators=(",", ":"))) for line in log.lines[-3:])
+    new, size = sum(bare), sum(bare) + linked
+    assert notes(session)[:2] == [
+        "0: line types that carry no message were skipped: file-history-snapshot (1)",
+        f"0: lines of unknown types were skipped: linked-and-new (1, {size - new} bytes), wholly-new (2, {new} bytes)",
     ]
+    assert [note.skipped for note in session.notes[:2]] == [0, size]
+
+
+@pytest.mark.parametrize("kind", ["line", "attachment"])
+def test_much_of_a_file_in_lines_of_unknown_types_is_a_warning_also_while_it_grows(kind: str, tmp_path: Path) -> None:
+    log = simple()
+    if kind == "line":
+        log.add_bare(type="wholly-new", payload="x" * 20_000)
+    else:
+        log.line("attachment", attachment={"type": "wholly-new", "payload": ["x" * 20_000]})
+    path = log.save(tmp_path / "s1.jsonl")
+    found = [notes(turnscope.load(path)), notes(follow(path).thread().session)]
+    assert found[0] == found[1]
+    assert "bytes) is in records that are not shown" in found[0][-1]
+    log = simple()
+    log.add_bare(type="file-history-snapshot", messageId="x", snapshot={"x": "x" * 20_000})
+    assert not any("not shown" in note for note in notes(turnscope.load(log.save(path))))
+
+
+@pytest.mark.parametrize(
+    ("end", "unanswered"),
+    [
+        (lambda log: log.user("a caveat", isMeta=True), False),
+        (lambda log: log.user("and then?"), True),
+        (lambda log: (log.user("and then?"), log.user("[Request interrupted by user]")), True),
+        (
+            lambda log: (log.user("and then?"), log.answer("e", "API Error: 500", model="<synthetic>", isApiErrorMessage=True)),
+            True,
+        ),
+        (lambda log: (log.answer("m9", call("c9"), usage=(9, 0, 0, 9)), log.result("c9")), True),
+        (
+            lambda log: (
+                log.answer("m9", call("c9"), usage=(9, 0, 0, 9)),
+                log.result("c9", "declined"),
+                log.user("[Request interrupted by user for tool use]"),
+            ),
+            False,
+        ),
+        (lambda log: log.user("<command-name>/exit</command-name>"), False),
+        (lambda log: log.compact(), False),
+    ],
+)
+def test_a_last_request_without_an_answer_is_a_note(end: Any, unanswered: bool, tmp_path: Path) -> None:
+    log = simple()
+    end(log)
+    assert ([note for note in notes(open_log(log, tmp_path)) if "the last request has no answer" in note] != []) is unanswered
 
 
 def test_a_file_that_begins_with_many_other_lines_is_recognised(tmp_path: Path) -> None:
     head = Log()
     for n in range(100):
-        head.bare(type="file-history-snapshot", messageId=f"x{n}", snapshot={})
-    assert len(opened(head.text() + simple().text(), tmp_path).requests) == 2
+        head.add_bare(type="file-history-snapshot", messageId=f"x{n}", snapshot={})
+    assert len(open_log(head.text() + simple().text(), tmp_path).requests) == 2
 
 
 def test_titles_come_from_the_user_then_the_tool_then_the_first_prompt(tmp_path: Path) -> None:
     log = simple()
-    log.bare(type="summary", summary="Of another session", leafUuid="elsewhere")
-    assert opened(log, tmp_path).title == "hello"
-    log.bare(type="summary", summary="A greeting", leafUuid="u4")
-    assert opened(log, tmp_path).title == "A greeting"
-    log.bare(type="custom-title", customTitle="Mine", sessionId="s1")
-    log.bare(type="ai-title", aiTitle="The tool's", sessionId="s1")
-    assert opened(log, tmp_path).title == "Mine"
+    log.add_bare(type="summary", summary="Of another session", leafUuid="elsewhere")
+    assert open_log(log, tmp_path).title == "hello"
+    log.add_bare(type="summary", summary="A greeting", leafUuid="u4")
+    assert open_log(log, tmp_path).title == "A greeting"
+    log.add_bare(type="custom-title", customTitle="Mine", sessionId="s1")
+    log.add_bare(type="ai-title", aiTitle="The tool's", sessionId="s1")
+    assert open_log(log, tmp_path).title == "Mine"
 
 
 # Errors, retries, stubs ---------------------------------------------------------------------------------------------------
@@ -534,10 +589,10 @@ def test_what_the_tool_wrote_itself_is_shown_and_never_sent(tmp_path: Path) -> N
     log.answer("x2", "No response requested.", model="<synthetic>", usage=(0, 0, 0, 0))
     log.user("more")
     log.answer("m2", "Yes.", usage=(10, 10, 500, 20))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.id for r in session.requests] == ["m1", "m2"]
-    assert seen(session, 0) == ["hello", "again"]
-    assert seen(session, 1) == ["hello", "again", "Hi.", "more"]
+    assert list_texts(session, 0) == ["hello", "again"]
+    assert list_texts(session, 1) == ["hello", "again", "Hi.", "more"]
     assert [b.kind for b in session.blocks if b.text.startswith(("API", "No"))] == ["notice", "notice"]
     assert notes(session, "info")[0] == "2: a message of the tool itself, never sent: API Error: 529 overloaded"
 
@@ -555,7 +610,7 @@ def test_failed_attempts_are_counted_on_the_request_that_came_through(tmp_path: 
     log.answer("x1", "API Error", model="<synthetic>", isApiErrorMessage=True)
     log.user("once more")
     log.answer("m3", "Here.", usage=(5, 60, 560, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.attempts for r in session.requests] == [4, 1, 1]
     assert [(m.request, m.kind) for m in turnscope.overview(session).markers if m.kind == "retry"] == [(0, "retry")]
 
@@ -566,7 +621,7 @@ def test_an_output_that_cannot_be_true_is_flagged_and_counted(tmp_path: Path) ->
     log.answer("m1", "word " * 400, usage=(10, 500, 0, 2))
     log.user("short")
     log.answer("m2", "Yes.", usage=(10, 500, 500, 2))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     view = turnscope.overview(session)
     assert [r.output_stub for r in session.requests] == [True, False]
     assert view.answers[0] > 300
@@ -591,7 +646,7 @@ def test_one_token_for_a_call_or_a_sentence_is_what_the_stream_began_with(tmp_pa
     for n, (content, tokens, _) in enumerate(said):
         log.user(f"prompt {n}")
         log.answer(f"m{n}", content, usage=(10, 500, 0, tokens))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [request.output_stub for request in session.requests] == [stub for _, _, stub in said]
     answers = turnscope.overview(session).answers
     assert min(answers[:2]) > 1
@@ -625,7 +680,7 @@ def test_an_answer_without_usage_is_no_request(tmp_path: Path) -> None:
     log = simple()
     log.user("stop")
     log.answer("m3", "I was inter")
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.id for r in session.requests] == ["m1", "m2"]
     assert session.blocks[-1].text == "I was inter"
 
@@ -637,14 +692,14 @@ def test_a_message_without_an_id_is_a_request_of_its_own(tmp_path: Path) -> None
     log.answer("m2", "two", usage=(10, 500, 0, 20))
     for line in log.lines[1:]:
         del line["message"]["id"]
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [(r.id, r.cut) for r in session.requests] == [("", 1), ("", 2)]
 
 
 # Compaction ---------------------------------------------------------------------------------------------------------------
 
 
-def compacted(**meta: Any) -> Log:
+def make_compacted(**meta: Any) -> Log:
     log = Log()
     log.user("first question")
     log.answer("m1", "first answer", usage=(10, 9000, 0, 20))
@@ -659,13 +714,13 @@ def compacted(**meta: Any) -> Log:
 
 @pytest.mark.parametrize(
     ("trigger", "why"),
-    [("auto", "(the tool did it by itself, at 9,000 tokens by its own count)"), ("manual", "(the user asked for it)")],
+    [("auto", "(the tool did it by itself, at 9,000 tokens by its own count)"), ("manual", "(requested by the user)")],
 )
 def test_a_compaction_leaves_the_timeline_whole_and_shortens_what_is_sent(trigger: str, why: str, tmp_path: Path) -> None:
-    session = opened(compacted(trigger=trigger), tmp_path)
+    session = open_log(make_compacted(trigger=trigger), tmp_path)
     assert session.blocks[0].text == "first question"
-    assert seen(session, 1) == ["first question", "first answer", "second question"]
-    assert seen(session, 2) == ["What happened so far.", "third question"]
+    assert list_texts(session, 1) == ["first question", "first answer", "second question"]
+    assert list_texts(session, 2) == ["What happened so far.", "third question"]
     (observed,) = session.observed
     assert (observed.request, observed.edit.action, tuple(observed.edit.span or ())) == (2, "condense", (0, 5))
     assert why in observed.edit.because
@@ -675,18 +730,18 @@ def test_a_compaction_leaves_the_timeline_whole_and_shortens_what_is_sent(trigge
 
 
 def test_a_second_compaction_covers_the_first_summary(tmp_path: Path) -> None:
-    log = compacted()
+    log = make_compacted()
     log.compact("All of it.")
     log.user("fourth question")
     log.answer("m4", "fourth answer", usage=(10, 500, 0, 20))
-    session = opened(log, tmp_path)
-    assert seen(session, 3) == ["All of it.", "fourth question"]
+    session = open_log(log, tmp_path)
+    assert list_texts(session, 3) == ["All of it.", "fourth question"]
 
 
 def test_a_compaction_that_nothing_followed_changes_nothing(tmp_path: Path) -> None:
     log = simple()
     log.compact()
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert session.observed == ()
     assert session.blocks[-1].kind == "summary"
 
@@ -696,8 +751,8 @@ def test_an_old_summary_without_a_boundary_cuts_as_well(tmp_path: Path) -> None:
     log.user("What happened so far.", parent="", isCompactSummary=True)
     log.user("next")
     log.answer("m3", "Yes.", usage=(10, 100, 0, 20))
-    session = opened(log, tmp_path)
-    assert seen(session, 2) == ["What happened so far.", "next"]
+    session = open_log(log, tmp_path)
+    assert list_texts(session, 2) == ["What happened so far.", "next"]
     assert session.branches == ()
     assert len(session.requests) == 3
 
@@ -708,22 +763,22 @@ def test_messages_that_a_compaction_preserved_stay(how: str, parent: str | None,
     """They keep their old lines; what follows may hang from the summary or from the last preserved line."""
     kept = {"segment": {"preservedSegment": {"headUuid": "u4", "anchorUuid": "u7", "tailUuid": "u5"}}}
     kept["messages"] = {"preservedMessages": {"uuids": ["u4", "u5"]}}  # type: ignore[dict-item]
-    log = compacted(**kept[how])
+    log = make_compacted(**kept[how])
     log.lines[7]["parentUuid"] = parent or "u7"
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.id for r in session.requests] == ["m1", "m2", "m3"]
-    assert seen(session, 2) == ['Bash {"command":"run t1"}', "a result", "What happened so far.", "third question"]
+    assert list_texts(session, 2) == ['Bash {"command":"run t1"}', "a result", "What happened so far.", "third question"]
     assert session.branches == ()
 
 
 def test_a_preserved_call_keeps_its_result(tmp_path: Path) -> None:
-    session = opened(compacted(preservedMessages={"uuids": ["u4"]}), tmp_path)
-    assert "a result" in seen(session, 2)
+    session = open_log(make_compacted(preservedMessages={"uuids": ["u4"]}), tmp_path)
+    assert "a result" in list_texts(session, 2)
 
 
 def test_a_preserved_segment_whose_head_is_lost_preserves_nothing(tmp_path: Path) -> None:
-    session = opened(compacted(preservedSegment={"headUuid": "nowhere", "tailUuid": "u5"}), tmp_path)
-    assert seen(session, 2) == ["What happened so far.", "third question"]
+    session = open_log(make_compacted(preservedSegment={"headUuid": "nowhere", "tailUuid": "u5"}), tmp_path)
+    assert list_texts(session, 2) == ["What happened so far.", "third question"]
 
 
 def micro(log: Log, *ids: str, **meta: Any) -> None:
@@ -742,12 +797,12 @@ def test_microcompaction_clears_the_named_results_for_later_requests(tmp_path: P
     log.result("t2", "a file, again")
     micro(log, "t1", "unknown", clearedAttachmentUUIDs=["reminder", "nothing"])
     log.answer("m4", "Read.", usage=(5, 60, 400, 8))
-    session = opened(log, tmp_path)
-    assert "a file" in seen(session, 2)
-    assert "an old file" in seen(session, 2)
-    assert seen(session, 3)[2] == "[Old tool result content cleared]"
-    assert "a file, again" in seen(session, 3)
-    assert "an old file" not in seen(session, 3)
+    session = open_log(log, tmp_path)
+    assert "a file" in list_texts(session, 2)
+    assert "an old file" in list_texts(session, 2)
+    assert list_texts(session, 3)[2] == "[Old tool result content cleared]"
+    assert "a file, again" in list_texts(session, 3)
+    assert "an old file" not in list_texts(session, 3)
     assert session.blocks[2].text == "a file", "the result stays in the timeline"
     assert {(o.request, o.edit.action) for o in session.observed} == {(3, "clear"), (3, "drop")}
 
@@ -763,7 +818,7 @@ def test_a_microcompaction_of_results_before_the_file_begins_is_no_cut_without_a
     for n in range(12, 24):
         log.answer(f"m{n}", words, usage=(5, 400, 40_000 + 400 * n, 240))
         log.user(f"and then {n}")
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     view = turnscope.overview(session)
     (marker,) = view.markers
     assert (marker.request, marker.kind) == (12, "clear")
@@ -793,13 +848,13 @@ def test_a_real_file_that_begins_behind_what_it_microcompacted_says_so(tmp_path:
 
 
 def test_microcompaction_brings_nothing_back_that_a_compaction_removed(tmp_path: Path) -> None:
-    log = compacted()
+    log = make_compacted()
     log.answer("m4", call("t2"), usage=(10, 900, 0, 20))
     log.result("t2", "a new result")
     micro(log, "t1", "t2")
     log.answer("m5", "Done.", usage=(10, 900, 0, 20))
-    session = opened(log, tmp_path)
-    assert seen(session, 4).count("[Old tool result content cleared]") == 1
+    session = open_log(log, tmp_path)
+    assert list_texts(session, 4).count("[Old tool result content cleared]") == 1
 
 
 # What the tool puts in beside the prompt ----------------------------------------------------------------------------------
@@ -896,7 +951,7 @@ PUT_IN: list[tuple[Line, str, list[str], bool]] = [  # an attachment, its kind, 
 ]
 
 
-def with_attachments(*attachments: Any) -> Log:
+def make_attached(*attachments: Any) -> Log:
     log = Log()
     log.user("hello")
     for attachment in attachments:
@@ -911,7 +966,7 @@ def with_attachments(*attachments: Any) -> Log:
 def test_what_the_tool_put_in_is_a_block_of_its_own_kind(
     attachment: Line, kind: str, holds: list[str], ours: bool, tmp_path: Path
 ) -> None:
-    session = opened(with_attachments(attachment), tmp_path)
+    session = open_log(make_attached(attachment), tmp_path)
     _, block, answer = session.blocks
     assert (block.kind, block.bucket, block.role, answer.text) == (kind, "messages", "user", "Hi.")
     assert [part for part in holds if part not in block.text] == []
@@ -927,10 +982,10 @@ def test_what_the_tool_put_in_is_a_block_of_its_own_kind(
 
 
 def test_the_wording_that_a_line_itself_gives_is_what_was_sent(tmp_path: Path) -> None:
-    log = with_attachments({"type": "plan_mode", "reminderType": "full"}, {"type": "brand_new", "flag": True})
+    log = make_attached({"type": "plan_mode", "reminderType": "full"}, {"type": "brand_new", "flag": True})
     log.lines[1]["rendered"] = [{"content": "<system-reminder>Plan first.</system-reminder>"}, {"content": "And ask."}]
     log.lines[2]["rendered"] = [{"content": "Something new."}, None, {}]
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [(b.kind, b.text) for b in session.blocks[1:-1]] == [
         ("reminder", "<system-reminder>Plan first.</system-reminder>"),
         ("reminder", "And ask."),
@@ -941,8 +996,8 @@ def test_the_wording_that_a_line_itself_gives_is_what_was_sent(tmp_path: Path) -
 
 
 def test_what_is_never_sent_is_no_block_and_an_unknown_type_is_a_note_with_its_size(tmp_path: Path) -> None:
-    session = opened(
-        with_attachments(
+    session = open_log(
+        make_attached(
             {"type": "command_permissions", "allowedTools": ["Bash"]},
             {"type": "hook_success", "hookEvent": "SessionStart", "content": ""},
             {"type": "hook_success", "hookEvent": "PostToolUse", "content": "linted"},
@@ -957,7 +1012,8 @@ def test_what_is_never_sent_is_no_block_and_an_unknown_type_is_a_note_with_its_s
     assert [b.text for b in session.blocks] == ["hello", "Hi."]
     assert notes(session) == [
         "0: attachments that are not sent, or hold nothing: command_permissions (1), hook_system_message (1)",
-        "0: attachments of unknown types were passed over: from_tomorrow (2, 3,068 characters), no type (2, 26 characters)",
+        "0: attachments of unknown types were skipped: from_tomorrow (2, 3,068 characters), no type (2, 26 characters)",
+        "0: 54% of what the log holds of this session (3,094 bytes) is in records that are not shown",
     ]
 
 
@@ -994,7 +1050,7 @@ def test_a_notice_that_a_file_was_cut_is_part_of_its_result_as_sent(tmp_path: Pa
     log.result("t2", [{"type": "text", "text": "half another"}], parent=second)
     log.line("attachment", attachment={"type": "read_truncation_notice", "banner": "[lines 1-5 of 55]", "toolUseID": "t2"})
     log.answer("m2", "Done.", usage=(5, 60, 500, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [(b.bucket, b.kind, b.text) for b in session.blocks[3:]] == [
         ("tool_results", "tool_result", "half a file\n\n[lines 1-9 of 99]"),
         ("messages", "hooks", "a hint"),
@@ -1005,13 +1061,13 @@ def test_a_notice_that_a_file_was_cut_is_part_of_its_result_as_sent(tmp_path: Pa
 
 def test_a_notice_without_its_result_is_a_reminder(tmp_path: Path) -> None:
     notice = {"type": "read_truncation_notice", "banner": "[lines 1-9 of 99]", "toolUseID": "t9"}
-    session = opened(with_attachments(notice), tmp_path)
+    session = open_log(make_attached(notice), tmp_path)
     assert [(b.kind, b.text) for b in session.blocks[1:2]] == [("reminder", "[lines 1-9 of 99]")]
 
 
 def test_what_is_put_in_again_after_a_compaction_is_carried_once(tmp_path: Path) -> None:
     """The first listing leaves with everything else, and the line that comes after the summary stands for it."""
-    log = with_attachments({"type": "agent_listing_delta", "addedLines": [f"- agent {n}: does things" for n in range(400)]})
+    log = make_attached({"type": "agent_listing_delta", "addedLines": [f"- agent {n}: does things" for n in range(400)]})
     log.user("more")
     log.answer("m2", "More.", usage=(5, 60, 560, 8))
     log.compact()
@@ -1020,12 +1076,12 @@ def test_what_is_put_in_again_after_a_compaction_is_carried_once(tmp_path: Path)
     for n in range(3, 6):
         log.user(f"next {n}")
         log.answer(f"m{n}", "Yes.", usage=(5, 60, 560 + n, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [b.kind for b in session.blocks].count("agents") == 2
-    assert [sum("- agent 399" in text for text in seen(session, n)) for n in range(5)] == [1] * 5
-    assert [sum("/w/a.py" in text for text in seen(session, n)) for n in range(5)] == [0, 0, 1, 1, 1]
+    assert [sum("- agent 399" in text for text in list_texts(session, n)) for n in range(5)] == [1] * 5
+    assert [sum("/w/a.py" in text for text in list_texts(session, n)) for n in range(5)] == [0, 0, 1, 1, 1]
     shown = request_summary.summarize_request(turnscope.overview(session), turnscope.replay(session), 2)
-    assert [word for word, _ in shown.injected] == ["agents", "files put in"]
+    assert [word for word, _ in shown.injected] == ["agents", "attached files"]
 
 
 def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost(tmp_path: Path) -> None:
@@ -1038,13 +1094,13 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
     for n in range(8):
         log.answer(f"m{n}", f"answer {n}", usage=(10, 300, 40_000 + 310 * n, 8))
         log.user(f"and {n}")
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     trace = turnscope.replay(session)
     found = {finding.kind: finding for finding in rank_findings(trace, turnscope.overview(session), most=20)}["standing"]
     sizes = found.evidence["kinds"]
     assert list(sizes) == ["agents", "skills"]
-    assert found.text.startswith(f"Agent listings: {format_tokens(sizes['agents'])} tokens on every request (")
-    assert "% of what was sent); beside them skill listings " in found.text
+    assert found.text.startswith(f"Agent listings: {format_tokens(sizes['agents'])} tokens in every request (")
+    assert "% of what was sent); also skill listings " in found.text
     whole = found.evidence["share"] * sum(r.usage.prompt_tokens for r in session.requests if r.usage)
     assert whole == pytest.approx(8 * sum(sizes.values()), rel=0.02)  # a request of which too much was counted shows less
     assert found.usd is not None
@@ -1052,7 +1108,7 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
 
 
 def test_small_listings_are_no_finding(tmp_path: Path) -> None:
-    session = opened(with_attachments({"type": "skill_listing", "content": "- review: reviews"}), tmp_path)
+    session = open_log(make_attached({"type": "skill_listing", "content": "- review: reviews"}), tmp_path)
     assert "standing" not in {
         finding.kind for finding in rank_findings(turnscope.replay(session), turnscope.overview(session), most=20)
     }
@@ -1069,7 +1125,7 @@ def test_a_rewind_leaves_a_branch_with_the_block_where_it_parted(tmp_path: Path)
     log.answer("m2", "Wrong.", usage=(10, 10, 500, 20))
     log.user("right turn", parent=start)
     log.answer("m3", "Right.", usage=(10, 10, 500, 20))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [b.text for b in session.blocks] == ["hello", "Hi.", "right turn", "Right."]
     (branch,) = session.branches
     assert [b.text for b in branch.blocks] == ["hello", "Hi.", "wrong turn", "Wrong."]
@@ -1081,7 +1137,7 @@ def test_a_rewind_to_the_first_prompt_shares_nothing(tmp_path: Path) -> None:
     log = simple()
     log.user("start over", parent="")
     log.answer("m3", "Fresh.", usage=(10, 500, 0, 20))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert [r.id for r in session.requests] == ["m3"]
     assert [(b.at, len(b.requests)) for b in session.branches] == [(0, 2)]
 
@@ -1100,7 +1156,7 @@ def trunk_with_asides(count: int) -> Log:
 
 
 def test_branches_share_what_stands_before_them(tmp_path: Path) -> None:
-    session = opened(trunk_with_asides(5), tmp_path)
+    session = open_log(trunk_with_asides(5), tmp_path)
     assert [len(fork.own.blocks) for fork in session.forks] == [2] * 5
     first = session.branches[0]
     assert [block.text for block in first.blocks[-3:]] == ["answer 4", "aside 4", "on aside 4"]
@@ -1114,7 +1170,7 @@ def test_a_branchs_counts_go_on_from_those_of_the_main_path(tmp_path: Path) -> N
     branch = log.user("aside of an aside", parent=log.lines[2]["uuid"])
     log.answer("n1", "deeper", usage=(1, 2, 3, 4), parent=branch)
     log.user("the end", parent=log.lines[-3]["uuid"])
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     ledger = opening.count_session(session)
     assert max(fork.of for fork in session.forks) > 0
     for number, one in enumerate(session.branches):
@@ -1206,7 +1262,7 @@ def folder_of_its_own(folder: Path) -> None:
         subagent(n).save(folder / "s1" / "subagents" / f"agent-a{n}.jsonl")
 
 
-def nested(folder: Path) -> None:
+def write_nested(folder: Path) -> None:
     """Progress lines that carry whole messages."""
     log = parent()
     last = log.lines.pop()
@@ -1220,7 +1276,7 @@ def nested(folder: Path) -> None:
     log.save(folder / "s1.jsonl")
 
 
-LAYOUTS = [inline, siblings, folder_of_its_own, nested]
+LAYOUTS = [inline, siblings, folder_of_its_own, write_nested]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -1237,7 +1293,7 @@ def test_all_four_layouts_of_subagents_hang_from_the_call_that_started_them(layo
     assert [(m.kind, m.request) for m in turnscope.overview(session).markers] == [("subagent", 0)] * 2
 
 
-@pytest.mark.parametrize("layout", [folder_of_its_own, nested])
+@pytest.mark.parametrize("layout", [folder_of_its_own, write_nested])
 def test_subagents_with_the_same_prompt_are_told_apart_by_their_call(layout: Any, tmp_path: Path) -> None:
     layout(tmp_path)
     session = turnscope.load(tmp_path / "s1.jsonl")
@@ -1253,7 +1309,7 @@ def test_inline_subagents_with_the_same_prompt_take_one_call_each(tmp_path: Path
         for line in side:
             del line["agentId"]
         log.lines[-1:-1] = side
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     assert sorted(session.blocks[agent.at].raw["id"] for agent in session.subagents) == ["t1", "t2"]
 
 
@@ -1339,7 +1395,7 @@ def test_a_subagents_file_with_a_broken_line_says_so(tmp_path: Path) -> None:
 
 def test_money_of_made_up_requests_is_that_of_the_price_list(tmp_path: Path) -> None:
     """Sonnet 4.5: 3 USD per million of input, 3.75 written to cache, 0.30 read from it, 15 of output."""
-    view = turnscope.overview(opened(simple(), tmp_path))
+    view = turnscope.overview(open_log(simple(), tmp_path))
     rates = (3, Decimal("3.75"), Decimal("0.3"), 15)
     uses = ((10, 500, 0, 20), (5, 60, 500, 8))
     assert list(view.totals) == [sum(n * rate for n, rate in zip(use, rates, strict=True)) / 10**6 for use in uses]
@@ -1351,7 +1407,7 @@ def test_a_usage_of_zeros_bills_no_prompt(tmp_path: Path) -> None:
     log = Log()
     log.user("hello " * 100)
     log.answer("m1", "Hi.", usage=(0, 0, 0, 5))
-    view = turnscope.overview(opened(log, tmp_path))
+    view = turnscope.overview(open_log(log, tmp_path))
     assert view.recorded.tolist() == [-1]
     assert view.prompts[0] > 50
     assert view.billed[0, :, :3].sum(axis=0).tolist() == [0, 0, 0]
@@ -1365,7 +1421,7 @@ def test_more_written_for_an_hour_than_was_written_is_priced_as_all_of_it(tmp_pa
     log.user("hello")
     usage = {"input_tokens": 5, "cache_creation_input_tokens": 10, "cache_creation": {"ephemeral_1h_input_tokens": 500}}
     log.answer("m1", "Hi.", usage=usage)
-    view = turnscope.overview(opened(log, tmp_path))
+    view = turnscope.overview(open_log(log, tmp_path))
     assert float(view.totals[0] or 0) == pytest.approx((5 * 3 + 10 * 6) / 1e6)
     assert view.usd.sum() + view.answer_usd.sum() == pytest.approx(float(view.totals[0] or 0))
 
@@ -1402,7 +1458,7 @@ class Tool:
         if self.chance(0.1):
             self.log.line("system", subtype=self.random.choice(["turn_duration", "stop_hook_summary", "new-thing"]))
         if self.chance(0.1):
-            self.log.bare(type="file-history-snapshot", messageId="x", snapshot={})
+            self.log.add_bare(type="file-history-snapshot", messageId="x", snapshot={})
         if self.chance(0.1):
             trunk = self.log.last
             self.log.line("progress", data={"type": "hook_progress"})
@@ -1505,7 +1561,7 @@ def test_whatever_a_tool_did_its_log_tells_what_it_sent(seed: int, tmp_path: Pat
     """On the main path and on every branch: each request carried exactly these texts and was billed these tokens."""
     tool = Tool(seed)
     tool.play(12)
-    session = opened(tool.log, tmp_path)
+    session = open_log(tool.log, tmp_path)
     found = requests(session)
     assert {id: (r.usage.prompt_tokens, r.usage.output_tokens) for id, r in found.items() if r.usage} == tool.billed
     last = session.requests[-1]
@@ -1520,3 +1576,22 @@ def test_whatever_a_tool_did_its_log_tells_what_it_sent(seed: int, tmp_path: Pat
                 else:
                     texts += [part.text for part in piece.body]
             assert sorted(texts) == tool.sent[request.id][0]
+
+
+@pytest.mark.parametrize(("version", "kept"), [("2.0.35", False), ("2.0.36", True), ("2.1.12", True), ("", False)])
+def test_thinking_of_past_turns_stays_where_the_version_asks_for_it(tmp_path: Path, version: str, kept: bool) -> None:
+    """Sonnet 4.5 drops it of itself, and the cache would be lost from there on."""
+    log = Log()
+    thought = {"type": "thinking", "thinking": "words " * 2_000, "signature": "s" * 400}
+    log.user("one", version=version)
+    log.answer("m1", thought, {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}, usage=(3, 9_000, 0, 2_000))
+    log.result("t1", version=version)
+    log.answer("m2", "so it is", usage=(3, 2_500, 9_000, 20))
+    log.user("two", version=version)
+    log.answer("m3", "yes", usage=(3, 100, 11_500, 20))
+    for line in log.lines:
+        line["version"] = version
+    path = tmp_path / "s1.jsonl"
+    path.write_text(log.text())
+    trace = turnscope.replay(turnscope.load(path))
+    assert (trace.plans[-1].seen.buckets[Bucket.THINKING] > 0) == kept

@@ -50,7 +50,7 @@ def test_no_file_is_named_but_one_of_a_sessions_results(path: str, tmp_path: Pat
 def test_a_result_that_was_sent_shorter_than_it_is_stored(tmp_path: Path) -> None:
     made = log()
     made.lines[2]["message"]["content"][0]["content"] = "all of it " * 9_000
-    made.bare(
+    made.add_bare(
         type="content-replacement",
         sessionId="s1",
         replacements=[{"kind": "tool-result", "toolUseId": "c1", "replacement": PREVIEW}, {"kind": "other"}, 7],
@@ -63,9 +63,9 @@ def test_a_result_that_was_sent_shorter_than_it_is_stored(tmp_path: Path) -> Non
 
 
 def test_a_recorded_preview_names_its_file() -> None:
-    from tests.wire import opened
+    from tests.wire import open_run
 
-    with opened(shared("data", "wire", "claude", "B2-acwindow100k")) as run:
+    with open_run(shared("data", "wire", "claude", "B2-acwindow100k")) as run:
         (path,) = run.transcripts.glob(".claude/projects/*/*.jsonl")
         session = turnscope.load(path)
         stored = session.about["stored_results"]
@@ -101,8 +101,8 @@ def cost(usd: Any, **more: Any) -> dict[str, Any]:
 )
 def test_the_tools_own_sum_is_held_against_ours(record: dict[str, Any], usd: Decimal | None, tmp_path: Path) -> None:
     made = log()
-    made.bare(**cost(0.01))
-    made.bare(**record)
+    made.add_bare(**cost(0.01))
+    made.add_bare(**record)
     session = turnscope.load(made.save(tmp_path / "s1.jsonl"))
     assert turnscope.overview(session).bill.run_usd == usd
     assert not any("cost-state" in note.what for note in session.notes)
@@ -110,17 +110,17 @@ def test_the_tools_own_sum_is_held_against_ours(record: dict[str, Any], usd: Dec
 
 def test_a_sum_that_an_answer_came_after_is_none_of_the_whole(tmp_path: Path) -> None:
     made = log()
-    made.bare(**cost(0.25))
+    made.add_bare(**cost(0.25))
     made.user("Go on.")
     made.answer("m3", "Done.", usage=(10, 20, 30, 5))
     assert turnscope.overview(turnscope.load(made.save(tmp_path / "s1.jsonl"))).bill.run_usd is None
 
 
 def test_the_recorded_sum_is_ours_to_the_cent_where_the_log_has_every_request() -> None:
-    from tests.wire import opened
+    from tests.wire import open_run
 
     for name in ("A", "E-raw"):
-        with opened(shared("data", "wire", "claude", name)) as run:
+        with open_run(shared("data", "wire", "claude", name)) as run:
             (path,) = run.transcripts.glob(".claude/projects/*/*.jsonl")
             bill = turnscope.overview(turnscope.load(path)).bill
         assert bill.run_usd is not None

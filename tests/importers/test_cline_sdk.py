@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
+from formats import list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.cline_sdk import IMPORTER, cut_middle, find_places
 from turnscope.planning.render import build_body
 from turnscope.reading.registry import find_session_path
@@ -38,8 +38,8 @@ FILE = {"version": 1, "updated_at": "x", "agent": "lead", "sessionId": "s", "mes
 
 
 def test_messages_with_their_metrics() -> None:
-    session = opened(FILE)
-    assert told(session) == [
+    session = open_value(FILE)
+    assert list_blocks(session) == [
         ("system", "system", "Be brief."),
         ("user", "text", "go"),
         ("assistant", "thinking", "hm"),
@@ -63,7 +63,7 @@ def test_a_compaction_stands_for_the_first_messages(tmp_path: Path) -> None:
     sidecar = {"version": 1, "source_message_count": 3, "messages": [summary]}
     (folder / "s.compaction.json").write_text(json.dumps(sidecar))
     (folder / "s.json").write_text(json.dumps({"version": 1, "session_id": "s", "model": "m", "cwd": "/w"}))
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     (seen,) = session.observed
     assert (seen.request, seen.edit.span, seen.edit.facts) == (1, (1, 5), {"preTokens": 900})
@@ -110,7 +110,7 @@ LONG: list[Any] = [
 
 
 def test_the_log_holds_a_result_whole_and_the_request_what_was_sent_of_it() -> None:
-    session = opened({**FILE, "messages": LONG})
+    session = open_value({**FILE, "messages": LONG})
     assert texts(session)[1] == "go on"
     whole = '[{"query":"cat a","result":"' + "é" * 9_000 + '","success":true}]'
     assert texts(session)[3] == whole
@@ -125,12 +125,12 @@ def test_the_log_holds_a_result_whole_and_the_request_what_was_sent_of_it() -> N
 def test_earlier_compactions_are_told_by_a_prompt_that_fell(tmp_path: Path) -> None:
     """The sidecar holds the newest alone. What one that asks no model kept is kept by all that follow."""
 
-    def said(number: int, prompt: int) -> list[Any]:
+    def make_exchange(number: int, prompt: int) -> list[Any]:
         metrics = {**METRICS, "inputTokens": prompt, "cacheReadTokens": 0}
         answer = {"role": "assistant", "content": f"answer {number}", **INFO, "metrics": metrics}
         return [{"role": "user", "content": f"prompt {number}"}, answer]
 
-    rounds = [said(n, prompt) for n, prompt in enumerate((1_000, 5_000, 9_000, 2_000, 6_000, 2_500))]
+    rounds = [make_exchange(n, prompt) for n, prompt in enumerate((1_000, 5_000, 9_000, 2_000, 6_000, 2_500))]
     messages = [message for one in rounds for message in one]
     first = {"role": "user", "content": "prompt 0, and what was done", "metadata": {"kind": "compaction"}}
     sidecar = {"version": 1, "source_message_count": 11, "messages": [first, *messages[5:7], *messages[9:11]]}
@@ -143,6 +143,29 @@ def test_earlier_compactions_are_told_by_a_prompt_that_fell(tmp_path: Path) -> N
     assert sent[3] == ["prompt 0, and what was done", "answer 2", "prompt 3"]
     assert sent[4] == ["prompt 0, and what was done", "answer 2", "prompt 3", "answer 3", "prompt 4"]
     assert sent[5] == ["prompt 0, and what was done", "answer 2", "prompt 3", "answer 4", "prompt 5"]
+
+
+def test_the_size_of_a_prompt_that_fell_tells_which_rounds_a_summary_left(tmp_path: Path) -> None:
+    """The log holds the summary of the newest compaction alone."""
+
+    def make_round(number: int, prompt: int) -> list[Any]:
+        call = {"type": "tool_use", "id": f"c{number}", "name": "run", "input": {}}
+        metrics = {**METRICS, "inputTokens": prompt, "cacheReadTokens": 0}
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"result {number} " * 400}
+        return [{"role": "assistant", "content": [call], **INFO, "metrics": metrics}, {"role": "user", "content": [result]}]
+
+    size = len(json.dumps(make_round(0, 0)[0]["content"] + make_round(0, 0)[1]["content"], separators=(",", ":"))) // 4
+    prompts = [1_000 + size * n for n in range(6)] + [1_100 + 2 * size, 1_100 + 3 * size, 1_050 + size]
+    rounds = [make_round(n, prompt) for n, prompt in enumerate(prompts)]
+    messages = [{"role": "user", "content": "go"}, *(message for one in rounds for message in one)]
+    summary = {"role": "user", "content": "so far", "metadata": {"kind": "compaction_summary"}}
+    sidecar = {"version": 1, "source_message_count": len(messages) - 1, "messages": [summary, *messages[-3:-1]]}
+    (tmp_path / "s.messages.json").write_text(json.dumps({**FILE, "messages": messages}))
+    (tmp_path / "s.compaction.json").write_text(json.dumps(sidecar))
+    session = turnscope.load(tmp_path / "s.messages.json")
+    bodies = [build_body(plan, session, as_recorded=True) for plan in turnscope.replay(session).plans]
+    sent = [[text.split(" ")[1] for text in leaves(body)["messages"] if text.startswith("result")] for body in bodies]
+    assert sent[5:] == [["0", "1", "2", "3", "4"], ["4", "5"], ["4", "5", "6"], ["7"]]
 
 
 def test_nothing_breaks() -> None:

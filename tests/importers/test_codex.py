@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
+from formats import list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.codex import IMPORTER, find_places
 from turnscope.planning.render import build_body
 from turnscope.settings import Machine
@@ -23,12 +23,12 @@ def line(kind: str, second: int = 0, **payload: Any) -> dict[str, Any]:
     return {"timestamp": f"2026-01-01T00:00:{second:02}Z", "type": kind, "payload": payload}
 
 
-def said(role: str, text: str, second: int = 0) -> dict[str, Any]:
+def make_message(role: str, text: str, second: int = 0) -> dict[str, Any]:
     kind = "output_text" if role == "assistant" else "input_text"
     return line("response_item", second, type="message", role=role, content=[{"type": kind, "text": text}])
 
 
-def called(id: str, name: str = "shell", second: int = 0) -> dict[str, Any]:
+def make_call(id: str, name: str = "shell", second: int = 0) -> dict[str, Any]:
     return line("response_item", second, type="function_call", name=name, arguments='{"command": ["ls"]}', call_id=id)
 
 
@@ -36,7 +36,7 @@ def gave(id: str, output: Any, second: int = 0) -> dict[str, Any]:
     return line("response_item", second, type="function_call_output", call_id=id, output=output)
 
 
-def counted(total: int, prompt: int, cached: int = 0, out: int = 5, second: int = 0) -> dict[str, Any]:
+def make_count(total: int, prompt: int, cached: int = 0, out: int = 5, second: int = 0) -> dict[str, Any]:
     last = {"input_tokens": prompt, "cached_input_tokens": cached, "output_tokens": out, "total_tokens": prompt + out}
     info = {"total_token_usage": {"total_tokens": total}, "last_token_usage": last, "model_context_window": 258_400}
     return line("event_msg", second, type="token_count", info=info)
@@ -44,25 +44,25 @@ def counted(total: int, prompt: int, cached: int = 0, out: int = 5, second: int 
 
 META = line("session_meta", id="x", cwd="/w", cli_version="0.125.0", base_instructions={"text": "You are careful."})
 TURN = line("turn_context", model="gpt-x")
-OPENING = [META, TURN, said("user", "<environment_context>here</environment_context>"), said("user", "list", 1)]
+OPENING = [META, TURN, make_message("user", "<environment_context>here</environment_context>"), make_message("user", "list", 1)]
 BEHIND = [
     *OPENING,
     line("event_msg", type="user_message", message="list"),
     line("event_msg", type="token_count", info=None),
     line("response_item", type="reasoning", summary=[], encrypted_content="abc"),
-    called("c1", second=2),
-    called("c2", second=3),
-    counted(105, 100, 40, second=4),
+    make_call("c1", second=2),
+    make_call("c2", second=3),
+    make_count(105, 100, 40, second=4),
     gave("c1", "a", 5),
     gave("c2", [{"type": "input_text", "text": "b"}], 5),
-    counted(105, 100, 40),
-    said("assistant", "Two files.", 6),
-    counted(225, 115, 90, second=7),
+    make_count(105, 100, 40),
+    make_message("assistant", "Two files.", 6),
+    make_count(225, 115, 90, second=7),
 ]
 
 
 def test_an_answer_ends_where_its_usage_stands() -> None:
-    session = opened(BEHIND, lines=True)
+    session = open_value(BEHIND, lines=True)
     assert [(m.role, m.origin) for m in session.messages] == [
         ("system", "system"),
         ("user", "meta"),
@@ -91,8 +91,8 @@ def test_an_answer_ends_where_its_usage_stands() -> None:
 
 
 def test_usage_may_stand_ahead_and_one_answer_may_hold_calls_with_results_between() -> None:
-    ahead = [counted(105, 100), called("c1"), gave("c1", "a"), called("c2"), gave("c2", "b")]
-    session = opened([*OPENING, *ahead, TURN, counted(225, 115), said("assistant", "Done.")], lines=True)
+    ahead = [make_count(105, 100), make_call("c1"), gave("c1", "a"), make_call("c2"), gave("c2", "b")]
+    session = open_value([*OPENING, *ahead, TURN, make_count(225, 115), make_message("assistant", "Done.")], lines=True)
     assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 115]
     assert [b.kind for b in session.blocks[3:]] == ["tool_use", "tool_use", "tool_result", "tool_result", "text"]
 
@@ -110,7 +110,7 @@ def test_a_flat_file_is_read_without_usage() -> None:
         {"type": "custom_tool_call_output", "call_id": "d", "output": "ok"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
     ]
-    session = opened(rows, lines=True)
+    session = open_value(rows, lines=True)
     assert [b.kind for b in session.blocks] == [
         "text",
         "thinking",
@@ -122,7 +122,7 @@ def test_a_flat_file_is_read_without_usage() -> None:
     ]
     assert (len(session.requests), pairs(session)) == (3, 2)
     assert [request.usage for request in session.requests] == [None] * 3
-    assert ["2 records of kind 'state'" in note.what for note in session.notes] == [True]
+    assert "2 records of kind 'state'" in session.notes[0].what
 
 
 def test_a_compaction_replaces_the_history_by_its_list() -> None:
@@ -134,10 +134,10 @@ def test_a_compaction_replaces_the_history_by_its_list() -> None:
     rows = [
         *BEHIND,
         line("compacted", message="", replacement_history=history),
-        said("user", "more"),
-        said("assistant", "Yes."),
+        make_message("user", "more"),
+        make_message("assistant", "Yes."),
     ]
-    session = opened(rows, lines=True)
+    session = open_value(rows, lines=True)
     assert [(o.request, o.edit.action, o.edit.span) for o in session.observed] == [
         (2, "condense", (1, 2)),
         (2, "condense", (3, 9)),
@@ -149,21 +149,42 @@ def test_a_compaction_replaces_the_history_by_its_list() -> None:
 
 
 def test_a_compaction_with_a_summary_alone_keeps_prompts_and_context() -> None:
-    rows = [*BEHIND, line("compacted", message="So far: two files."), said("user", "more"), said("assistant", "Yes.")]
-    session = opened(rows, lines=True)
+    rows = [
+        *BEHIND,
+        line("compacted", message="So far: two files."),
+        make_message("user", "more"),
+        make_message("assistant", "Yes."),
+    ]
+    session = open_value(rows, lines=True)
     (seen,) = session.observed
     assert (seen.request, seen.edit.span, seen.edit.body) == (2, (3, 9), ())
     assert session.blocks[seen.edit.facts["summary"]].kind == "summary"
 
 
+def test_a_result_may_follow_a_compaction_without_a_summary(tmp_path: Path) -> None:
+    """As the tool writes it where it compacts while a call runs: no message stands where the history was replaced."""
+    history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list"}]}]
+    rows = [*OPENING, make_call("c1"), line("compacted", message="", replacement_history=history), gave("c1", "a")]
+    rows += [make_message("assistant", "Yes.")]
+    session = open_value(rows, lines=True)
+    assert texts(session)[-3:] == ['shell {"command":["ls"]}', "a", "Yes."]
+    assert session.messages[-2].origin == "tool"
+
+
 def test_usage_of_a_request_that_left_no_answer_is_that_requests() -> None:
-    rows = [*BEHIND, counted(400, 170), line("compacted", message="So far."), said("assistant", "Yes."), counted(430, 25)]
-    session = opened(rows, lines=True)
+    rows = [
+        *BEHIND,
+        make_count(400, 170),
+        line("compacted", message="So far."),
+        make_message("assistant", "Yes."),
+        make_count(430, 25),
+    ]
+    session = open_value(rows, lines=True)
     assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 115, 170, 25]
     assert session.requests[2].cut == session.requests[2].stop
 
 
-def recorded(id: str, total: int, prompt: int, second: int = 0) -> dict[str, Any]:
+def make_usage(id: str, total: int, prompt: int, second: int = 0) -> dict[str, Any]:
     """The usage of one response, which the event behind it repeats."""
     usage = {"input_tokens": prompt, "cached_input_tokens": 20, "cache_write_input_tokens": 7, "output_tokens": 5}
     return line("token_usage_record", second, response_id=id, usage=usage, thread_token_usage={"total_tokens": total})
@@ -172,14 +193,14 @@ def recorded(id: str, total: int, prompt: int, second: int = 0) -> dict[str, Any
 def test_usage_of_a_response_is_read_once_with_its_id() -> None:
     rows = [
         *OPENING,
-        called("c1", second=2),
-        recorded("resp_1", 105, 100, 3),
+        make_call("c1", second=2),
+        make_usage("resp_1", 105, 100, 3),
         gave("c1", "a", 4),
-        counted(105, 100, 20, second=5),
+        make_count(105, 100, 20, second=5),
     ]
-    rows += [recorded("resp_s", 305, 200, 6), line("compacted", message="So far."), said("assistant", "Yes.", 7)]
-    rows += [recorded("resp_2", 360, 55, 8), counted(380, 55, second=9)]  # the total may count other tokens, too
-    session = opened(rows, lines=True)
+    rows += [make_usage("resp_s", 305, 200, 6), line("compacted", message="So far."), make_message("assistant", "Yes.", 7)]
+    rows += [make_usage("resp_2", 360, 55, 8), make_count(380, 55, second=9)]  # the total may count other tokens, too
+    session = open_value(rows, lines=True)
     assert [(request.id, request.usage and request.usage.prompt_tokens) for request in session.requests] == [
         ("resp_1", 100),
         ("resp_s", 200),
@@ -195,9 +216,15 @@ def test_usage_of_a_response_is_read_once_with_its_id() -> None:
 def test_a_compaction_that_lists_the_history_leaves_out_what_it_does_not_list() -> None:
     """Also what the tool said at the beginning, and says again after it; the base instructions stay in any case."""
     history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list"}]}]
-    opening = [META, TURN, said("developer", "rules"), said("user", "list", 1), said("assistant", "Two.", 2)]
-    rows = [*opening, line("compacted", message="", replacement_history=history), said("developer", "rules again")]
-    session = opened([*rows, said("user", "more"), said("assistant", "Yes.")], lines=True)
+    opening = [
+        META,
+        TURN,
+        make_message("developer", "rules"),
+        make_message("user", "list", 1),
+        make_message("assistant", "Two.", 2),
+    ]
+    rows = [*opening, line("compacted", message="", replacement_history=history), make_message("developer", "rules again")]
+    session = open_value([*rows, make_message("user", "more"), make_message("assistant", "Yes.")], lines=True)
     body = build_body(turnscope.replay(session).plans[1], session, as_recorded=True)
     assert leaves(body) == {"system": ["You are careful.", "rules again"], "tools": [], "messages": ["list", "more"]}
 
@@ -208,11 +235,11 @@ def test_tools_that_the_log_lacks_are_inferred_as_tools() -> None:
     for n in range(6):
         prompt = 3_000 + 25 * n
         rows += [
-            called(f"c{n}", second=10 + n),
-            counted(10_000 * (n + 1), prompt, 0, second=10 + n),
+            make_call(f"c{n}", second=10 + n),
+            make_count(10_000 * (n + 1), prompt, 0, second=10 + n),
             gave(f"c{n}", "a", 20 + n),
         ]
-    session = opened([*rows, said("assistant", "Done.", 40), counted(90_000, 3_160, second=41)], lines=True)
+    session = open_value([*rows, make_message("assistant", "Done.", 40), make_count(90_000, 3_160, second=41)], lines=True)
     trace = turnscope.replay(session)
     view = build_overview(trace)
     tools = view.cells[:, CELLS.index("tools")]
@@ -224,15 +251,20 @@ def test_tools_that_the_log_lacks_are_inferred_as_tools() -> None:
     marks = {segment.name: segment.mark for segment in summarize_request(view, trace, 0).segments}
     assert (marks["tools"], marks["system"]) == ("inferred", "estimated")
     assert "tools are about" in str(build_exact_body(trace, 0)["tools"])
-    without = opened(
+    without = open_value(
         [row for row in rows if row["payload"].get("type") not in ("function_call", "function_call_output")], lines=True
     )
     assert not build_overview(turnscope.replay(without)).inferred_tools, "no tool was called: nothing says that there were any"
 
 
 def test_a_rollback_leaves_a_branch() -> None:
-    rows = [*BEHIND, line("event_msg", type="thread_rolled_back", num_turns=1), said("user", "other"), said("assistant", "Hm.")]
-    session = opened(rows, lines=True)
+    rows = [
+        *BEHIND,
+        line("event_msg", type="thread_rolled_back", num_turns=1),
+        make_message("user", "other"),
+        make_message("assistant", "Hm."),
+    ]
+    session = open_value(rows, lines=True)
     assert texts(session)[2:] == ["other", "Hm."]
     assert [texts(branch)[2] for branch in session.branches] == ["list"]
     assert session.branches[0].requests[0].usage
@@ -244,10 +276,10 @@ def test_unknown_records_are_told_and_nothing_breaks() -> None:
         line("event_msg", type="heartbeat"),
         line("response_item", type="novelty"),
         line("world_state"),
-        said("assistant", "a"),
+        make_message("assistant", "a"),
     ]
-    session = opened(rows, lines=True)
-    assert [note.what.split(" (")[0] for note in session.notes] == [
+    session = open_value(rows, lines=True)
+    assert [note.what.split(" (")[0] for note in session.notes[:2]] == [
         f"1 record of kind '{kind}'" for kind in ("heartbeat", "novelty")
     ]
     assert survives(
@@ -274,12 +306,12 @@ def test_real_rollouts_are_what_their_last_total_says(
     name: str, requests: int, messages: int, called: int, prompt: int, output: int, shared: Callable[..., Path]
 ) -> None:
     path = shared("data", "open", "codex", name)
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (requests, messages, called)
     assert (prompt_tokens(session), output_tokens(session)) == (prompt, output)
     assert all(request.usage for request in session.requests)
-    assert {block for _, block, _ in told(session)} <= {
+    assert {block for _, block, _ in list_blocks(session)} <= {
         "text",
         "system",
         "thinking",

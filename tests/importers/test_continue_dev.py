@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, opened, pairs, survives, texts, told
+from formats import list_blocks, list_claims, open_value, pairs, survives, texts
 from turnscope.importers.continue_dev import IMPORTER, find_places
 from turnscope.settings import Machine
 
@@ -39,8 +39,8 @@ MADE = session(
 
 
 def test_items_become_messages_calls_and_results() -> None:
-    found = opened(MADE)
-    assert told(found) == [
+    found = open_value(MADE)
+    assert list_blocks(found) == [
         ("system", "system", "Be brief."),
         ("user", "files", "file a"),
         ("user", "text", "what?"),
@@ -65,14 +65,14 @@ def test_a_summary_on_an_item_replaces_what_stands_up_to_it() -> None:
         item("user", "on"),
         item("assistant", "ok"),
     ]
-    found = opened(session(*rows))
+    found = open_value(session(*rows))
     (seen,) = found.observed
     assert (seen.request, seen.edit.span) == (2, (0, 6))
     assert [(part.role, part.text) for part in seen.edit.body or ()] == [("system", "so far")]
 
 
 def test_the_summary_of_the_cli_is_a_message() -> None:
-    found = opened(
+    found = open_value(
         session(item("assistant", "so far", conversationSummary="so far"), item("user", "on"), item("assistant", "ok"))
     )
     assert [m.origin for m in found.messages] == ["summary", "prompt", "answer"]
@@ -88,14 +88,14 @@ def test_calls_that_failed_and_odd_items_are_told() -> None:
         item("tool", "", {"toolCallId": {"no": "id"}}),
         5,
     ]
-    found = opened(session(*rows))
-    assert ("user", "tool_result", "canceled") in told(found)
-    assert [note.severity for note in found.notes] == ["warning", "info"]
-    assert [b.kind for b in opened(session(item("user", "q"), item("assistant", "<think>a</think>b"))).blocks[1:]] == [
+    found = open_value(session(*rows))
+    assert ("user", "tool_result", "canceled") in list_blocks(found)
+    assert [note.severity for note in found.notes] == ["warning", "info", "warning"]
+    assert [b.kind for b in open_value(session(item("user", "q"), item("assistant", "<think>a</think>b"))).blocks[1:]] == [
         "thinking",
         "text",
     ]
-    assert texts(opened(session(item("user", [{"type": "imageUrl", "imageUrl": {"url": "x"}}]), item("assistant", "y"))))
+    assert texts(open_value(session(item("user", [{"type": "imageUrl", "imageUrl": {"url": "x"}}]), item("assistant", "y"))))
     assert survives(MADE)
 
 
@@ -110,9 +110,17 @@ def test_sessions_are_found_and_their_list_is_none(tmp_path: Path) -> None:
 
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "continue", "continue-21f74d9c.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     found = turnscope.load(path)
     assert (len(found.requests), [b.kind for b in found.blocks].count("files")) == (14, 10)
     assert [m.role for m in found.messages] == ["system", *["user", "assistant"] * 14]
     assert sum(bool(request.model) for request in found.requests) == 12
     assert pairs(found) == 0
+
+
+def test_the_window_and_the_size_of_answers_that_the_tool_asked_for() -> None:
+    options = {"contextLength": 32_000, "maxTokens": 2_048, "temperature": 0.7}
+    session = open_value(
+        {**MADE, "history": [*MADE["history"], item("assistant", "on", promptLogs=[{"completionOptions": options}])]}
+    )
+    assert (session.window, {key: session.about[key] for key in options}) == (32_000, options)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts
+from formats import list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.gemini_cli import IMPORTER, find_places
 from turnscope.planning.render import build_body
 from turnscope.session.model import Session
@@ -55,7 +55,7 @@ def test_what_chat_save_keeps_is_read_as_it_is_sent(wrapped: bool) -> None:
         {"role": "model", "parts": [{"text": "It is 1."}]},
     ]
     value: Any = {"history": contents, "authType": "oauth"} if wrapped else contents
-    session = opened(value, name="checkpoint-try.json")
+    session = open_value(value, name="checkpoint-try.json")
     kinds = ["text", "text", "text", "thinking", "text", "tool_use", "tool_result", "text"]
     assert [block.kind for block in session.blocks] == kinds
     assert (session.source, len(session.requests), pairs(session)) == ("gemini-cli", 3, 1)
@@ -64,7 +64,7 @@ def test_what_chat_save_keeps_is_read_as_it_is_sent(wrapped: bool) -> None:
 
 
 def test_an_object_is_read_with_thoughts_calls_and_usage() -> None:
-    session = opened({**META, "messages": CHAT})
+    session = open_value({**META, "messages": CHAT})
     assert [(b.role, b.kind) for b in session.blocks] == [
         ("user", "text"),
         ("assistant", "thinking"),
@@ -85,26 +85,26 @@ def test_an_object_is_read_with_thoughts_calls_and_usage() -> None:
 
 
 def test_lines_with_an_id_seen_before_replace_it_where_it_stands() -> None:
-    assert opened(LINES, lines=True).blocks == opened({**META, "messages": CHAT}).blocks
+    assert open_value(LINES, lines=True).blocks == open_value({**META, "messages": CHAT}).blocks
 
 
 def test_a_history_that_was_set_stands_from_there_on() -> None:
     masked = gemini("g1", "Looking.", 20, toolCalls=[{**CALL, "result": [{"text": "masked"}]}], thoughts=ANSWER["thoughts"])
     shorter = {"$set": {"messages": [user("u1", [{"text": "hi"}]), masked, gemini("g2", "It is 1.", 40)], "lastUpdated": "x"}}
-    session = opened([*LINES, shorter, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
+    session = open_value([*LINES, shorter, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
     _thought, seen = session.observed
     assert (seen.request, seen.edit.span, seen.edit.action) == (2, (4, 5), "truncate")
     assert [part.text for part in seen.edit.body or ()] == ["masked"]
     summary = {"$set": {"messages": [user("s1", "so far"), gemini("s2", "Got it."), gemini("g2", "It is 1.", 40)]}}
-    session = opened([*LINES, summary, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
+    session = open_value([*LINES, summary, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
     _thought, seen = session.observed
     assert [part.text for part in seen.edit.body or ()] == ["so far", "Got it."]
     whole = {"$set": {"messages": LINES[1:2]}}
-    assert opened([META, *LINES[1:2], whole, ANSWER], lines=True).observed == ()
-    assert texts(opened([META, {"$set": {"messages": CHAT}}], lines=True)) == texts(opened({**META, "messages": CHAT}))
+    assert open_value([META, *LINES[1:2], whole, ANSWER], lines=True).observed == ()
+    assert texts(open_value([META, {"$set": {"messages": CHAT}}], lines=True)) == texts(open_value({**META, "messages": CHAT}))
 
 
-def sent(session: Session) -> list[list[str]]:
+def list_sent(session: Session) -> list[list[str]]:
     """The texts of every request's messages."""
     plans = turnscope.replay(session).plans
     bodies = [build_body(plan, session, as_recorded=True) for plan in plans]
@@ -113,15 +113,15 @@ def sent(session: Session) -> list[list[str]]:
 
 def test_results_that_are_messages_of_their_own_are_sent_once() -> None:
     result = {"functionResponse": {"id": "c", "name": "read", "response": {"output": "a = 1"}}}
-    session = opened([META, user("u1", "hi"), ANSWER, user("r1", [result]), gemini("g2", "It is 1.", 40)], lines=True)
-    assert sent(session)[1] == ["hi", "Looking.", 'read {"path":"a"}', "a = 1"]
+    session = open_value([META, user("u1", "hi"), ANSWER, user("r1", [result]), gemini("g2", "It is 1.", 40)], lines=True)
+    assert list_sent(session)[1] == ["hi", "Looking.", 'read {"path":"a"}', "a = 1"]
     assert pairs(session) == 1
 
 
 def test_thoughts_are_in_the_log_and_in_no_later_request() -> None:
-    session = opened(LINES, lines=True)
+    session = open_value(LINES, lines=True)
     assert [block.text for block in session.blocks if block.kind == "thinking"] == ["Plan\nRead it."]
-    assert all("Plan" not in text for texts in sent(session) for text in texts)
+    assert all("Plan" not in text for texts in list_sent(session) for text in texts)
 
 
 def test_a_history_that_was_written_again_under_other_ids_is_the_same_history() -> None:
@@ -130,28 +130,52 @@ def test_a_history_that_was_written_again_under_other_ids_is_the_same_history() 
     copies = [user("n1", [{"text": "hi"}]), {"id": "n2", "type": "gemini", "content": [{"text": "Looking."}, use]}]
     copies += [user("n3", PARTS), {"id": "n4", "type": "gemini", "content": [{"text": "It is 1."}]}]
     sets = [{"$set": {"messages": [user("n0", "context")]}}, {"$set": {"messages": copies}}]
-    session = opened([*LINES, META, *sets, user("u2", "on"), gemini("g3", "Yes.", 50)], lines=True)
+    session = open_value([*LINES, META, *sets, user("u2", "on"), gemini("g3", "Yes.", 50)], lines=True)
     assert [request.usage.prompt_tokens for request in session.requests if request.usage] == [22, 42, 52]
     assert len(session.requests) == 3
-    assert sent(session)[2] == ["hi", "Looking.", 'read {"path":"a"}', "a = 1", "It is 1.", "on"]
+    assert list_sent(session)[2] == ["hi", "Looking.", 'read {"path":"a"}', "a = 1", "It is 1.", "on"]
     assert {seen.edit.action for seen in session.observed} == {"drop"}, "only the thought left"
     twice = [*copies[:3], user("n5", PARTS), copies[3]]
-    session = opened([*LINES, META, {"$set": {"messages": twice}}, user("u2", "on"), gemini("g3", "Yes.", 50)], lines=True)
-    assert sent(session)[2].count("a = 1") == 2, "a resumed history may hold a result twice, and is sent so"
-    assert "Plan" not in "".join(sent(session)[2])
+    session = open_value([*LINES, META, {"$set": {"messages": twice}}, user("u2", "on"), gemini("g3", "Yes.", 50)], lines=True)
+    assert list_sent(session)[2].count("a = 1") == 2, "a resumed history may hold a result twice, and is sent so"
+    assert "Plan" not in "".join(list_sent(session)[2])
+
+
+def test_a_history_that_lines_tell_anew_is_no_new_conversation() -> None:
+    """As after a mask: every message again, under another id, and what comes next behind them."""
+    context, output = "<session_context>\nToday is Friday.\n</session_context>", "a = 1 " * 50
+
+    def tell(output: str) -> list[Any]:
+        result = {"functionResponse": {"id": "c", "name": "read", "response": {"output": output}}}
+        return [user(f"r{len(output)}", [result]), *([gemini("g2", "Next.", 40)] if output == whole else [])]
+
+    whole = output
+    use = {"functionCall": {"name": "read", "args": {"path": "a"}}}
+    again = [
+        user("n1", [{"text": context}, {"text": "hi"}]),
+        {"id": "n2", "type": "gemini", "content": [{"text": "Looking."}, use]},
+        *tell("masked"),
+        {"id": "n4", "type": "gemini", "content": [{"text": "Next."}]},
+    ]
+    set_context = {"$set": {"messages": [user("c0", [{"text": context}])]}}
+    lines = [META, set_context, user("u1", "hi"), ANSWER, *tell(whole), *again, user("u2", "go on"), gemini("g3", "Yes.", 30)]
+    session = open_value(lines, lines=True)
+    assert [request.usage is None for request in session.requests] == [False] * 3
+    assert list_sent(session)[2] == [context, "hi", "Looking.", 'read {"path":"a"}', "masked", "Next.", "go on"]
+    assert [seen.edit.action for seen in session.observed if seen.request == 2] == ["truncate"]
 
 
 def test_what_the_tool_says_before_the_first_prompt_is_no_prompt() -> None:
     context = user("n0", [{"text": "<session_context>\nToday is Monday."}])
-    session = opened([META, {"$set": {"messages": [context]}}, user("u1", "hi"), gemini("g1", "Yes.", 20)], lines=True)
+    session = open_value([META, {"$set": {"messages": [context]}}, user("u1", "hi"), gemini("g1", "Yes.", 20)], lines=True)
     assert (session.title, [message.origin for message in session.messages]) == ("hi", ["meta", "prompt", "answer"])
 
 
 def test_a_rewind_leaves_a_branch() -> None:
-    session = opened([*LINES, {"$rewindTo": "g2"}, user("u2", "no"), gemini("g3", "Sorry.")], lines=True)
+    session = open_value([*LINES, {"$rewindTo": "g2"}, user("u2", "no"), gemini("g3", "Sorry.")], lines=True)
     assert texts(session)[5:] == ["no", "Sorry."]
     assert [texts(branch)[5:] for branch in session.branches] == [["It is 1."]]
-    cleared = opened([*LINES, {"$rewindTo": "nobody"}, user("u2", "new")], lines=True)
+    cleared = open_value([*LINES, {"$rewindTo": "nobody"}, user("u2", "new")], lines=True)
     assert texts(cleared) == ["new"]
 
 
@@ -164,7 +188,7 @@ def test_parts_of_every_kind_are_read_and_nothing_breaks() -> None:
     ]
     image = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     answer = {"functionResponse": {"name": "read", "response": {"error": "no"}}}
-    session = opened([META, user("u", ["look", image]), gemini("g", parts), user("v", [answer])], lines=True)
+    session = open_value([META, user("u", ["look", image]), gemini("g", parts), user("v", [answer])], lines=True)
     assert [b.kind for b in session.blocks] == ["text", "image", "thinking", "text", "tool_use", "unknown", "tool_result"]
     assert pairs(session) == 1
     assert survives({**META, "messages": CHAT})
@@ -183,7 +207,7 @@ def test_sessions_are_found_with_those_of_subagents(tmp_path: Path) -> None:
 
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "gemini-cli", "entire-ab2b-session.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (11, 21, 9)
     assert [b.kind for b in session.blocks].count("thinking") == 15

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, data_of, database, opened, pairs, survives, texts, threads
+from formats import data_of, database, list_claims, open_value, pairs, survives, texts, threads
 from turnscope.importers.goose import find_places
 from turnscope.settings import Machine
 
@@ -26,27 +26,27 @@ def row(role: str, *content: Any, n: int = 0, user: bool = True, agent: bool = T
     return {"role": role, "created": 1_767_225_600 + n, "content": list(content), "metadata": seen}
 
 
-def said(text: str) -> dict[str, Any]:
+def make_text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
 MADE = [
-    row("user", said("go")),
-    row("assistant", {"type": "thinking", "thinking": "hm", "signature": "s"}, said("Looking."), n=1),
+    row("user", make_text("go")),
+    row("assistant", {"type": "thinking", "thinking": "hm", "signature": "s"}, make_text("Looking."), n=1),
     row("assistant", CALL, n=1),
     row("user", GAVE, n=2),
-    row("assistant", said("Done."), n=3),
+    row("assistant", make_text("Done."), n=3),
 ]
 COMPACTED = [
     *({**made, "metadata": {"userVisible": True, "agentVisible": False}} for made in MADE),
-    row("user", said("so far"), n=4, user=False),
-    row("assistant", said("I go on."), n=5, user=False),
-    row("user", said("and?"), n=6),
-    row("assistant", said("Yes."), {"type": "systemNotification", "msg": "x"}, n=7),
+    row("user", make_text("so far"), n=4, user=False),
+    row("assistant", make_text("I go on."), n=5, user=False),
+    row("user", make_text("and?"), n=6),
+    row("assistant", make_text("Yes."), {"type": "systemNotification", "msg": "x"}, n=7),
 ]
 
 
-def stored(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write_database(path: Path, rows: list[dict[str, Any]]) -> Path:
     messages = [
         {
             "id": n,
@@ -64,8 +64,8 @@ def stored(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def test_a_database_lists_its_sessions_newest_first(tmp_path: Path) -> None:
-    path = stored(tmp_path / "sessions.db", MADE)
-    assert claimed(path) == ["goose"]
+    path = write_database(tmp_path / "sessions.db", MADE)
+    assert list_claims(path) == ["goose"]
     assert [(entry.id, entry.title) for entry in turnscope.entries(path)] == [
         ("20260102_1", "Another"),
         ("20260101_1", "A title"),
@@ -78,7 +78,7 @@ def test_a_database_lists_its_sessions_newest_first(tmp_path: Path) -> None:
 
 
 def test_a_compaction_leaves_the_summary_that_only_the_agent_sees(tmp_path: Path) -> None:
-    session = turnscope.load(stored(tmp_path / "sessions.db", COMPACTED), "20260101_1")
+    session = turnscope.load(write_database(tmp_path / "sessions.db", COMPACTED), "20260101_1")
     assert [m.origin for m in session.messages][4:] == ["summary", "meta", "prompt", "answer"]
     (seen,) = session.observed
     assert (seen.request, seen.edit.span, seen.edit.facts["summary"]) == (2, (0, 6), 6)
@@ -86,19 +86,19 @@ def test_a_compaction_leaves_the_summary_that_only_the_agent_sees(tmp_path: Path
 
 
 def test_exports_and_old_lines_hold_the_same(tmp_path: Path) -> None:
-    session = turnscope.load(stored(tmp_path / "sessions.db", MADE), "20260101_1")
-    assert opened({**HEAD, "conversation": MADE}).blocks == session.blocks
-    assert opened([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).blocks == session.blocks
-    assert opened([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).title == "Old"
-    assert opened([{"description": "Older"}, *MADE], lines=True).blocks == session.blocks
-    assert opened(MADE, lines=True).blocks == session.blocks
+    session = turnscope.load(write_database(tmp_path / "sessions.db", MADE), "20260101_1")
+    assert open_value({**HEAD, "conversation": MADE}).blocks == session.blocks
+    assert open_value([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).blocks == session.blocks
+    assert open_value([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).title == "Old"
+    assert open_value([{"description": "Older"}, *MADE], lines=True).blocks == session.blocks
+    assert open_value(MADE, lines=True).blocks == session.blocks
     twice = threads(data_of([{**HEAD, "conversation": MADE}, {**HEAD, "id": "2", "conversation": COMPACTED}], lines=True))
     assert len(twice) == 2, "a whole session on each line"
     assert twice[0].session.blocks == session.blocks
 
 
 def test_what_only_the_person_sees_is_told_and_nothing_breaks() -> None:
-    session = opened({**HEAD, "conversation": [*MADE, row("assistant", said("update!"), agent=False)]})
+    session = open_value({**HEAD, "conversation": [*MADE, row("assistant", make_text("update!"), agent=False)]})
     assert "update!" not in texts(session)
     assert "only the person sees" in session.notes[0].what
     assert survives({**HEAD, "conversation": COMPACTED})
@@ -108,6 +108,6 @@ def test_what_only_the_person_sees_is_told_and_nothing_breaks() -> None:
 def test_the_database_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "goose" / "sessions"
     folder.mkdir(parents=True)
-    path = stored(folder / "sessions.db", MADE)
+    path = write_database(folder / "sessions.db", MADE)
     here = Machine("linux", tmp_path, tmp_path, tmp_path / "data", {})
     assert [found for place in find_places(here) for found in place.paths()] == [path]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formats import data_of, opened, survives, texts, threads, told
+from formats import data_of, list_blocks, open_value, survives, texts, threads
 from turnscope.importers.grok import IMPORTER
 
 
@@ -26,13 +26,13 @@ EXPORT = {"conversations": [CHAT, {**CHAT, "conversation": {"id": "d", "title": 
 def test_conversations_with_their_branches() -> None:
     one, two = threads(data_of(EXPORT))
     assert (one.session.source, one.session.title, two.session.title) == (IMPORTER.name, "T", "Second")
-    assert told(one.session) == [("user", "text", "2+2?"), ("assistant", "thinking", "easy"), ("assistant", "text", "4")]
+    assert list_blocks(one.session) == [("user", "text", "2+2?"), ("assistant", "thinking", "easy"), ("assistant", "text", "4")]
     assert [texts(branch) for branch in one.session.branches] == [["2+2?", "5"]]
     (request,) = one.session.requests
     assert (request.model, (request.answered_at or 0) - (request.sent_at or 0)) == ("grok-3", 4)
 
 
 def test_nothing_breaks() -> None:
-    odd = opened({"conversations": [{**CHAT, "responses": [*SAID, response("4", "3", "tool", "x", 5)]}]})
+    odd = open_value({"conversations": [{**CHAT, "responses": [*SAID, response("4", "3", "tool", "x", 5)]}]})
     assert any("response of tool" in note.what for note in odd.notes)
     assert survives(EXPORT, count=40)

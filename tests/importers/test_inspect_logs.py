@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import broken, claimed, opened, output_tokens, pairs, prompt_tokens, sound, survives, texts, told
+from formats import (
+    iter_broken,
+    list_blocks,
+    list_claims,
+    open_value,
+    output_tokens,
+    pairs,
+    prompt_tokens,
+    sound,
+    survives,
+    texts,
+)
 from turnscope.errors import TurnscopeError
 from turnscope.importers.inspect_logs import IMPORTER
-from turnscope.reading.containers import open_source
+from turnscope.reading.containers import open_source, zipfile  # type: ignore[attr-defined]
 from turnscope.reading.contents import list_entries
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
@@ -79,8 +89,8 @@ SEEN = [
 
 
 def test_a_sample_is_its_calls_and_what_came_after() -> None:
-    session = opened(log(sample()))
-    assert told(session) == SEEN
+    session = open_value(log(sample()))
+    assert list_blocks(session) == SEEN
     assert (pairs(session), session.about["task"], session.title) == (2, "t", "one (epoch 1): go")
     first, second = session.requests
     assert first.usage
@@ -97,13 +107,13 @@ def test_a_sample_is_its_calls_and_what_came_after() -> None:
 def test_inputs_may_stand_in_a_pool() -> None:
     pool = {"messages": [SYSTEM, USER, CALLED, BACK], "calls": []}
     first, second = model([], CALLED, input_refs=[[0, 2]]), model([], DONE, 3, input_refs=[[0, 1], [1, 4]])
-    assert told(opened(log(sample(first, second, events_data=pool)))) == SEEN
+    assert list_blocks(open_value(log(sample(first, second, events_data=pool)))) == SEEN
 
 
 def test_older_usage_holds_the_cache() -> None:
     old = model([USER], DONE)
     old["output"]["usage"] = {"input_tokens": 30, "output_tokens": 7, "total_tokens": 37, "input_tokens_cache_read": 20}
-    (request,) = opened(log(sample(old))).requests
+    (request,) = open_value(log(sample(old))).requests
     assert request.usage
     assert (request.usage.input_tokens, request.usage.prompt_tokens) == (10, 30)
 
@@ -114,7 +124,7 @@ def test_graders_hang_from_the_sample_and_limits_are_told() -> None:
         {"event": "compaction", "type": "trim", "tokens_before": 90, "tokens_after": 40},
         {"event": "sample_limit", "message": "50"},
     ]
-    session = opened(log(sample(*sample()["events"], grader, *more)))
+    session = open_value(log(sample(*sample()["events"], grader, *more)))
     (agent,) = session.subagents
     assert (texts(agent)[1:], agent.parent, agent.at) == (["Is it right?", "C"], session.id, session.requests[-1].stop - 1)
     assert [note.what for note in session.notes] == [
@@ -126,20 +136,21 @@ def test_graders_hang_from_the_sample_and_limits_are_told() -> None:
 def test_answers_that_failed_or_came_from_a_cache_were_not_billed() -> None:
     failed = model([USER], None, error="overloaded")
     again = model([USER, {"role": "assistant", "content": "so"}, USER], DONE, 3, cache="read")
-    session = opened(log(sample(failed, again)))
+    session = open_value(log(sample(failed, again)))
     assert [request.usage is None for request in session.requests][-1]
     assert any("overloaded" in note.what for note in session.notes)
 
 
 def test_a_sample_without_events_is_its_messages() -> None:
-    session = opened(log(sample(events=[])))
-    assert told(session) == SEEN[1:]
+    session = open_value(log(sample(events=[])))
+    assert list_blocks(session) == SEEN[1:]
     assert [request.model for request in session.requests] == ["openai/m", "openai/m"]
     assert session.notes[0].what.startswith("the log holds no event")
 
 
-def archive(path: Path, *samples: bytes) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+def archive(path: Path, *samples: bytes, packed: int = zipfile.ZIP_DEFLATED) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w", packed) as file:
         file.writestr("_journal/start.json", json.dumps({"version": 2, "eval": log()["eval"]}))
         file.writestr(
             "summaries.json", json.dumps([{"id": "0", "epoch": 1, "input": "go", "started_at": "2026-01-01T00:00:00Z"}])
@@ -149,11 +160,19 @@ def archive(path: Path, *samples: bytes) -> Path:
     return path
 
 
+def test_an_archive_packed_with_zstd_is_read(tmp_path: Path) -> None:
+    """As the tool writes it today."""
+    data = json.dumps(sample()).encode()
+    plain, packed = archive(tmp_path / "x.eval", data), archive(tmp_path / "z" / "x.eval", data, packed=zipfile.ZIP_ZSTANDARD)
+    assert list_claims(packed) == [IMPORTER.name]
+    assert turnscope.load(packed).blocks == turnscope.load(plain).blocks
+
+
 def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
     path = archive(tmp_path / "x.eval", json.dumps(sample()).encode(), json.dumps(sample(id="two")).encode())
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     one, two = turnscope.load_all(path)
-    assert told(one) == told(two) == SEEN
+    assert list_blocks(one) == list_blocks(two) == SEEN
     assert (one.id, two.id, one.about["task"]) == ("x/one.1", "x/two.1", "t")
     source = open_source(path)
     assert [(entry.title, entry.at is None) for entry in list_entries(source)] == [
@@ -165,14 +184,14 @@ def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
 
 def test_nothing_breaks(tmp_path: Path) -> None:
     assert survives(log(sample(), sample()))
-    for data in broken(sample(), 30):
+    for data in iter_broken(sample(), 30):
         with suppress(TurnscopeError):
             sound(turnscope.load(archive(tmp_path / "y.eval", data)))
 
 
 def test_the_real_archive_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "inspect", "docent-log.eval")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     sessions = turnscope.load_all(path)
     assert len(sessions) == 15
     assert sum(len(session.requests) for session in sessions) == 147
@@ -186,7 +205,7 @@ def test_the_real_archive_is_what_it_says(shared: Callable[..., Path]) -> None:
 
 def test_the_real_document_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "inspect", "inspect-browser.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     (session,) = turnscope.load_all(path)
     assert (len(session.requests), pairs(session)) == (5, 4)
     assert (prompt_tokens(session), output_tokens(session)) == (15_235, 281)

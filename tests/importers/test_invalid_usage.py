@@ -13,6 +13,7 @@ import pytest
 import turnscope
 from turnscope.errors import TurnscopeError
 from turnscope.reading.content_blocks import make_usage
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
 from turnscope.session.usage import InvalidUsage, parse_usage
@@ -44,7 +45,7 @@ def test_a_request_whose_usage_is_invalid_has_none_and_a_note(wrong: Any) -> Non
     session = builder.build()
     assert session.requests[0].usage is None
     (note,) = session.notes
-    assert (note.severity, "request 0" in note.what, "input_tokens is" in note.what) == ("warning", True, True)
+    assert (note.severity, "request 1" in note.what, "input_tokens is" in note.what) == ("warning", True, True)
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +63,8 @@ def test_wrong_numbers_are_a_note_in_every_format(made: list[Whole], tmp_path: P
     faults, tried = [], 0
     for number, whole in enumerate(made):
         before = usages(whole.path)
-        for path, where, wrong in damaged(whole.path, tmp_path / f"{number}{whole.path.suffix}"):
-            sessions = opened(path)
+        for path, where, wrong in iter_damaged(whole.path, tmp_path / f"{number}{whole.path.suffix}"):
+            sessions = open_all(path)
             after = [request.usage for session in sessions for request in session.requests]
             if len(after) != len(before) or after == before:
                 continue  # it is read from elsewhere, or it is no number of usage
@@ -71,24 +72,32 @@ def test_wrong_numbers_are_a_note_in_every_format(made: list[Whole], tmp_path: P
             lost = [old for old, new in zip(before, after, strict=True) if old != new]
             kept = all(new is None for old, new in zip(before, after, strict=True) if old != new)
             noted = any(note.what.startswith("usage of request") for session in sessions for note in session.notes)
-            if lost and not (kept and noted):
+            if lost and not (kept and noted) and not is_number_there(path, wrong, after):
                 faults.append(f"{whole.format} {where} = {wrong!r}: {lost} became {after}")
     assert faults == []
     assert tried > 100
 
 
+def is_number_there(path: Path, wrong: Any, read: list[Usage | None]) -> bool:
+    """Whether a text of digits is read as the number that it is, as in traces, which write numbers as texts."""
+    if not isinstance(wrong, str):
+        return False
+    path.write_text(path.read_text("utf-8").replace(json.dumps(wrong), wrong), "utf-8")
+    return usages(path) == read
+
+
 def usages(path: Path) -> list[Usage | None]:
-    return [request.usage for session in opened(path) for request in session.requests if session.requests]
+    return [request.usage for session in open_all(path) for request in session.requests if session.requests]
 
 
-def opened(path: Path) -> list[Session]:
+def open_all(path: Path) -> list[Session]:
     try:
         return [turnscope.load(path, entry.id) for entry in turnscope.entries(path)]
     except TurnscopeError:
         return []
 
 
-def damaged(path: Path, copy_at: Path) -> Iterator[tuple[Path, str, Any]]:
+def iter_damaged(path: Path, copy_at: Path) -> Iterator[tuple[Path, str, Any]]:
     """The file with one number at a time that is wrong."""
     lines = path.suffix == ".jsonl"
     text = path.read_text("utf-8")
@@ -112,3 +121,11 @@ def places(value: Any, path: Path_) -> Iterator[Path_]:
             yield from places(held, (*path, key))
         elif isinstance(held, int) and not isinstance(held, bool) and held > 0 and NAMED.search(str(key)):
             yield (*path, key)
+
+
+@pytest.mark.parametrize("count", ["many", [1], -5, 0.5])
+def test_what_stands_under_a_name_of_tokens_and_is_no_count_is_told_of(count: Any) -> None:
+    found = convert_usage({"input_tokens": count, "output_tokens": 7})
+    assert isinstance(found, InvalidUsage)
+    assert "input_tokens is" in found.what
+    assert convert_usage({"input": "what was asked", "output": 7, "input_tokens": {"cached": 1}}) is not None

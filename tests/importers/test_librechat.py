@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, opened, pairs, survives, texts, told
+from formats import list_blocks, list_claims, open_value, pairs, survives, texts
 from turnscope.importers.librechat import IMPORTER, NO_PARENT
 
 
@@ -59,8 +59,8 @@ FLAT = [
 ]
 
 
-def nested(messages: list[Any], parent: str = NO_PARENT) -> list[Any]:
-    return [{**m, "children": nested(messages, m["messageId"])} for m in messages if m["parentMessageId"] == parent]
+def nest(messages: list[Any], parent: str = NO_PARENT) -> list[Any]:
+    return [{**m, "children": nest(messages, m["messageId"])} for m in messages if m["parentMessageId"] == parent]
 
 
 def export(messages: list[Any], branches: bool, recursive: bool, key: str = "messages") -> dict[str, Any]:
@@ -68,7 +68,7 @@ def export(messages: list[Any], branches: bool, recursive: bool, key: str = "mes
     about |= {"branches": branches, "recursive": recursive} | (
         {"options": {"model": "gpt-o", "promptPrefix": "Be brief."}} if branches else {}
     )
-    return {**about, key: nested(messages) if recursive else messages}
+    return {**about, key: nest(messages) if recursive else messages}
 
 
 PATH = [m for m in FLAT if m["messageId"] != "a0"]
@@ -77,9 +77,9 @@ SHAPES = [(FLAT, True, True), (PATH, False, True), (FLAT, True, False), (PATH, F
 
 @pytest.mark.parametrize(("messages", "branches", "recursive"), SHAPES)
 def test_each_shape_gives_the_same_path(messages: list[Any], branches: bool, recursive: bool) -> None:
-    session = opened(export(messages, branches, recursive))
+    session = open_value(export(messages, branches, recursive))
     lead = [("system", "system", "Be brief.")] if branches else []
-    assert told(session) == [
+    assert list_blocks(session) == [
         *lead,
         ("user", "text", "2+2?"),
         ("assistant", "thinking", "easy"),
@@ -103,26 +103,26 @@ def test_each_shape_gives_the_same_path(messages: list[Any], branches: bool, rec
 
 def test_messages_that_name_no_parent_follow_each_other() -> None:
     bare = [{key: value for key, value in m.items() if key != "parentMessageId"} for m in PATH]
-    assert opened(export(bare, False, False)).blocks == opened(export(PATH, False, False)).blocks
+    assert open_value(export(bare, False, False)).blocks == open_value(export(PATH, False, False)).blocks
 
 
 def test_the_older_container_and_one_root_are_read() -> None:
-    tree = {**export([], True, True), "messagesTree": nested(FLAT)[0]}
+    tree = {**export([], True, True), "messagesTree": nest(FLAT)[0]}
     del tree["messages"]
-    assert opened(tree).blocks == opened(export(FLAT, True, True)).blocks
+    assert open_value(tree).blocks == open_value(export(FLAT, True, True)).blocks
 
 
 def test_a_summary_replaces_what_stands_up_to_its_message() -> None:
     part = {"type": "summary", "content": [{"type": "text", "text": "so far"}], "tokenCount": 3}
     rows = [FLAT[0], bot("a1", "u1", "", part, {"type": "text", "text": "4"}), user("u2", "a1", "on"), bot("a2", "u2", "ok")]
-    (seen,) = opened(export(rows, False, False)).observed
+    (seen,) = open_value(export(rows, False, False)).observed
     assert (seen.request, seen.edit.span) == (1, (0, 2))
     assert [(p.role, p.text) for p in seen.edit.body or ()] == [("system", "so far")]
     kept = {**part, "coverage": {"retainedFromMessageId": "a1"}}
     rows[1] = bot("a1", "u1", "", kept, {"type": "text", "text": "4"})
-    assert [seen.edit.span for seen in opened(export(rows, False, False)).observed] == [(0, 1)]
+    assert [seen.edit.span for seen in open_value(export(rows, False, False)).observed] == [(0, 1)]
     legacy = [FLAT[0], bot("a1", "u1", "4", summary="so far", summaryTokenCount=2), *rows[2:]]
-    assert [seen.edit.facts for seen in opened(export(legacy, False, False)).observed] == [{"tokens": 2}]
+    assert [seen.edit.facts for seen in open_value(export(legacy, False, False)).observed] == [{"tokens": 2}]
 
 
 def test_failures_and_odd_parts_are_told_and_nothing_breaks() -> None:
@@ -135,10 +135,12 @@ def test_failures_and_odd_parts_are_told_and_nothing_breaks() -> None:
         {"type": "error", "error": "x"},
         files=[{"file_id": "f"}],
     )
-    session = opened(export([FLAT[0], odd, user("u2", "a1", "on"), bot("a2", "u2", "", error=True)], False, False))
+    session = open_value(export([FLAT[0], odd, user("u2", "a1", "on"), bot("a2", "u2", "", error=True)], False, False))
     assert [b.kind for b in session.blocks] == ["text", "image", "text"]
     assert (len(session.requests), session.requests[1].stop_reason) == (2, "error")
-    assert {note.what.split("'")[1] for note in session.notes} == {
+    *notes, share = session.notes
+    assert "of what the log holds" in share.what
+    assert {note.what.split("'")[1] for note in notes} == {
         "part agent_update",
         "part error",
         "file without its content",
@@ -150,7 +152,7 @@ def test_failures_and_odd_parts_are_told_and_nothing_breaks() -> None:
 @pytest.mark.parametrize(("name", "messages", "branches"), [("librechat-tree", 9, 2), ("librechat-export", 6, 0)])
 def test_the_real_exports_are_what_they_say(name: str, messages: int, branches: int, shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "librechat", f"{name}.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     thread = turnscope.thread(path)
     spoken = [message for message, _ in thread.iter_messages() if message.role != "system"]
     assert (len(spoken), len(thread.session.branches)) == (messages, branches)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turnscope
-from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
+from formats import data_of, list_blocks, list_claims, open_value, pairs, survives, texts, threads
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.importers.lobechat import IMPORTER
@@ -56,7 +57,7 @@ def export(*messages: Any, **tables: Any) -> dict[str, Any]:
 
 def test_a_topics_summary_stands_in_the_requests_behind_its_export_alone() -> None:
     """It was made after the newest answer, of what the session holds: no request of the session can have had it."""
-    session = opened(export(*ROWS))
+    session = open_value(export(*ROWS))
     growing, policy = LiveSession(session, CHARS), load("lobechat-classic")
     growing.append_message("user", "And 3+3?", origin="prompt")
     request = growing.build_request(model="m-x")
@@ -67,8 +68,8 @@ def test_a_topics_summary_stands_in_the_requests_behind_its_export_alone() -> No
 
 
 def test_a_database_export_joins_its_tables() -> None:
-    session = opened(export(*ROWS, row("x", "user", "elsewhere", topicId=None)))
-    assert told(session) == [("system", "system", "Be brief."), *CHAT]
+    session = open_value(export(*ROWS, row("x", "user", "elsewhere", topicId=None)))
+    assert list_blocks(session) == [("system", "system", "Be brief."), *CHAT]
     assert (session.title, pairs(session), session.about["historySummary"]) == ("A topic", 1, "so far")
     second = session.requests[1]
     assert second.usage
@@ -86,12 +87,43 @@ def test_the_active_branch_is_the_main_path_and_a_thread_hangs_from_its_source()
         row("t2", "assistant", "yes", 9, parentId="t1", threadId="th"),
     ]
     linked = export(*tree, threads=[{"id": "th", "sourceMessageId": "m4"}])
-    first = opened(linked)
+    first = open_value(linked)
     assert texts(first)[-2:] == ["on", "one"]
     assert sorted(texts(branch)[-1] for branch in first.branches) == ["two", "yes"]
     assert [texts(branch)[-3:] for branch in first.branches][-1] == ["It is 4.", "aside", "yes"]
     tree[4] = row("u2", "user", "on", 5, parentId="m4", metadata={"activeBranchIndex": 1})
-    assert texts(opened(export(*tree[:7])))[-1] == "two"
+    assert texts(open_value(export(*tree[:7])))[-1] == "two"
+
+
+@pytest.mark.parametrize(
+    ("used", "tokens"),
+    [
+        ({"inputTokens": 50, "cachedTokens": 30, "outputTokens": 4}, (50, 30, 4)),
+        ({"inputTokens": 20, "inputCacheMissTokens": 20, "cachedTokens": 30, "outputTokens": 4}, (50, 30, 4)),
+        ({"inputCacheMissTokens": 13, "inputWriteCacheTokens": 7, "inputCachedTokens": 30, "outputTokens": 4}, (50, 30, 4)),
+    ],
+)
+def test_usage_of_older_versions(used: dict[str, int], tokens: tuple[int, int, int]) -> None:
+    session = open_value(export(row("m1", "user", "hi"), row("m2", "assistant", "yes", 1, model="m", metadata={"usage": used})))
+    usage = session.requests[0].usage
+    assert usage
+    assert (usage.prompt_tokens, usage.cache_read_input_tokens, usage.output_tokens) == tokens
+
+
+def test_a_thread_is_a_branch_of_its_title_where_no_message_names_its_parent() -> None:
+    talk = [
+        row("m1", "user", "one"),
+        row("m2", "assistant", "first", 1),
+        row("t1", "user", "aside", 2, threadId="th"),
+        row("m3", "user", "two", 3),
+        row("t2", "assistant", "yes", 4, threadId="th"),
+        row("m4", "assistant", "second", 5),
+        row("t3", "user", "aside again", 6, threadId="th"),
+    ]
+    session = open_value(export(*talk, threads=[{"id": "th", "sourceMessageId": "m2", "title": "An aside"}]))
+    assert texts(session)[1:] == ["one", "first", "two", "second"]
+    (branch,) = session.branches
+    assert (branch.title, texts(branch)[1:]) == ("An aside", ["one", "first", "aside", "yes", "aside again"])
 
 
 def test_shared_chats_are_read_in_both_forms() -> None:
@@ -101,7 +133,7 @@ def test_shared_chats_are_read_in_both_forms() -> None:
         {"role": "tool", "content": "4", "tool_call_id": "t1"},
         {"role": "assistant", "content": "It is 4."},
     ]
-    assert told(opened(plain)) == [CHAT[0], *CHAT[2:]]
+    assert list_blocks(open_value(plain)) == [CHAT[0], *CHAT[2:]]
     full = [{k: v for k, v in r.items() if k not in ("sessionId", "topicId")} for r in ROWS]
     full[2]["tool_call_id"] = "t1"
     shared = {
@@ -110,8 +142,8 @@ def test_shared_chats_are_read_in_both_forms() -> None:
         "exportedAt": "2025-06-15T10:00:00Z",
         "messages": [{"id": "system-role", "role": "system", "content": "Be brief."}, *full],
     }
-    session = opened(shared)
-    assert told(session) == [("system", "system", "Be brief."), *CHAT]
+    session = open_value(shared)
+    assert list_blocks(session) == [("system", "system", "Be brief."), *CHAT]
     assert session.title == "A title"
 
 
@@ -124,17 +156,18 @@ def test_a_backup_tells_failed_requests_and_groups_are_read() -> None:
         "sessions": [{"id": "s", "config": {"systemRole": "Be brief.", "model": "m-d"}, "meta": {"title": "Tutor"}}],
         "topics": [],
     }
-    session = opened({"exportType": "sessions", "version": 7, "state": state})
+    session = open_value({"exportType": "sessions", "version": 7, "state": state})
     assert [b.kind for b in session.blocks] == ["system", "text", "text", "text", "tool_use", "tool_result", "text"]
     assert [(r.model, r.stop_reason) for r in session.requests] == [("m-f", "error"), ("m-d", None), ("m-d", None)]
-    assert (session.title, len(session.notes)) == ("Tutor", 2)
+    assert (session.title, len(session.notes)) == ("Tutor", 3)
+    assert "of what the log holds" in session.notes[-1].what
     assert survives({"exportType": "sessions", "version": 7, "state": state})
     assert survives(export(*ROWS), count=50)
 
 
 def test_the_real_backup_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "lobechat", "lobechat-messages.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     sessions = turnscope.load_all(path)
     assert sum(len(session.requests) for session in sessions) == 16
     assert sum(m.origin == "prompt" for session in sessions for m in session.messages) == 16

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from formats import data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts, threads, told
+import turnscope
+from formats import data_of, list_blocks, open_value, output_tokens, pairs, prompt_tokens, survives, texts, threads
 
 USED = {"input_tokens": 30, "output_tokens": 7, "total_tokens": 37, "input_token_details": {"cache_read": 20}}
 META = {"model_name": "m-1", "finish_reason": "tool_calls"}
@@ -37,8 +41,8 @@ SEEN = [
 
 @pytest.mark.parametrize("value", [DICTS, DUMPED, MODELS, {"messages": DUMPED}, {"values": {"messages": MODELS}}])
 def test_langchain(value: Any) -> None:
-    session = opened(value)
-    assert (session.source, told(session)) == ("langchain", SEEN)
+    session = open_value(value)
+    assert (session.source, list_blocks(session)) == ("langchain", SEEN)
     assert (prompt_tokens(session), output_tokens(session), pairs(session)) == (30, 7, 1)
     first = session.requests[0]
     assert first.usage
@@ -48,11 +52,11 @@ def test_langchain(value: Any) -> None:
 def test_langchain_without_what_is_empty() -> None:
     bare = [{"type": "system", "content": "Be brief."}, {"type": "human", "content": "go"}, {"type": "ai", "content": "done"}]
     for lines in (False, True):
-        assert told(opened(bare, lines=lines)) == [SEEN[0], SEEN[1], SEEN[5]]
+        assert list_blocks(open_value(bare, lines=lines)) == [SEEN[0], SEEN[1], SEEN[5]]
 
 
 def test_langchain_lines() -> None:
-    assert told(opened(DICTS, lines=True)) == SEEN
+    assert list_blocks(open_value(DICTS, lines=True)) == SEEN
     assert survives(DICTS, lines=True, count=40)
     assert survives(DUMPED, count=40)
 
@@ -72,9 +76,9 @@ RUNS = [{"task_id": n, "reward": 1.0, "info": {}, "traj": CHAT, "trial": 0} for 
 
 def test_tau_bench() -> None:
     one, two = (thread.session for thread in threads(data_of(RUNS)))
-    assert told(one) == told(two) == SEEN
+    assert list_blocks(one) == list_blocks(two) == SEEN
     assert (one.title, one.id, two.id, one.source) == ("task 0.0: reward 1.0", "made/0.0", "made/1.0", "tau-bench")
-    assert opened([{**RUNS[0], "reward": 0.0}]).about == {"task_id": 0, "trial": 0, "reward": 0.0}
+    assert open_value([{**RUNS[0], "reward": 0.0}]).about == {"task_id": 0, "trial": 0, "reward": 0.0}
     cost = [{**message, "cost": 0.5, "usage": {"prompt_tokens": 30, "completion_tokens": 7}} for message in CHAT]
     run = {
         "task_id": "a",
@@ -83,7 +87,7 @@ def test_tau_bench() -> None:
         "termination_reason": "user_stop",
         "agent_cost": 1.0,
     }
-    session = opened({"info": {"agent_info": {"llm": "m"}}, "simulations": [run]})
+    session = open_value({"info": {"agent_info": {"llm": "m"}}, "simulations": [run]})
     assert [(request.model, request.logged_usd) for request in session.requests] == [("m", 0.5)] * 2
     assert prompt_tokens(session) == 60
     assert survives(RUNS, count=40)
@@ -99,13 +103,50 @@ def letta() -> dict[str, Any]:
     return {"agents": [agent], "blocks": [], "tools": tools}
 
 
+def test_letta_memory_that_the_stored_prompt_lacks_and_a_file_that_is_a_string() -> None:
+    made = letta()
+    made["blocks"] = [
+        {"id": f"b{n}", "label": f"l{n}", "value": value} for n, value in enumerate(("brief", "A fact.", "", "else"))
+    ]
+    made["agents"][0]["block_ids"] = ["b0", "b1", "b2"]
+    seen = {"file_name": "a.md", "is_open": True, "visible_content": "1: a line"}
+    made["agents"][0]["files_agents"] = [seen, {**seen, "file_name": "b.md", "is_open": False}]
+    session = open_value(made, name="made.af")
+    assert "<l1>\nA fact.\n</l1>" in [block.text for block in session.blocks if block.role == "system"]
+    assert [block.text for block in session.blocks if ".md>" in block.text] == ["<a.md>\n1: a line\n</a.md>"]
+    assert [note.what for note in session.notes if "memory" in note.what] == [
+        "1 memory blocks are not in the stored system message: they stand behind it"
+    ]
+    assert list_blocks(open_value(json.dumps(made), name="made.af")) == list_blocks(session)
+
+
+@pytest.mark.parametrize("name", ["co-3", "ezra", "void"])
+def test_real_agent_files_hold_each_memory_block(shared: Callable[..., Path], name: str) -> None:
+    path = shared("data", "new", "letta", f"{name}.af")
+    raw = json.loads(path.read_text())
+    session = turnscope.load(path)
+    system = "\n".join(block.text for block in session.blocks if block.role == "system")
+    values = [one["value"].strip() for one in raw["blocks"] if one["id"] in raw["agents"][0]["block_ids"]]
+    assert values
+    assert [value[:60] for value in values if value not in system] == []
+
+
+def test_a_list_whose_messages_tell_tokens_and_one_under_a_key() -> None:
+    rows = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2
+    counted = [{**row, "total_tokens": 5} for row in rows]
+    for value in (counted, {"messages": rows}):
+        session = open_value(value)
+        assert ([block.text for block in session.blocks], len(session.requests)) == (["a", "b", "a", "b"], 2)
+    assert len(open_value({"messages": rows[:3]}).requests) == 1, "a request that waits for its answer"
+
+
 def test_letta() -> None:
-    session = opened(letta(), name="made.af")
-    assert told(session)[1:] == SEEN
+    session = open_value(letta(), name="made.af")
+    assert list_blocks(session)[1:] == SEEN
     assert (session.window, session.requests[0].model, pairs(session), session.observed) == (32_000, "m", 1, ())
     gone = letta()
     gone["agents"][0]["in_context_message_ids"] = ["m0", "m2", "m3", "m4"]
-    (seen,) = opened(gone).observed
+    (seen,) = open_value(gone).observed
     assert (seen.request, seen.edit.span) == (1, (2, 3))
     assert survives(letta(), count=40)
 
@@ -121,8 +162,8 @@ REVIEW: dict[str, Any] = {
 
 
 def test_chainreview() -> None:
-    session = opened({**REVIEW, "condensedSummary": "so far"})
-    assert told(session) == [("user", "summary", "so far"), ("user", "text", "go"), ("assistant", "text", "done")]
+    session = open_value({**REVIEW, "condensedSummary": "so far"})
+    assert list_blocks(session) == [("user", "summary", "so far"), ("user", "text", "go"), ("assistant", "text", "done")]
     assert (session.id, session.about["tokenCount"], len(session.requests)) == ("s", 9, 1)
     assert survives(REVIEW, count=40)
 
@@ -148,5 +189,28 @@ def test_a_store_over_openrouter() -> None:
     assert second.usage
     assert (first.usage.output_tokens, first.usage.prompt_tokens, first.model, first.logged_usd) == (128, 0, "a/m", 0.5)
     assert (second.usage.prompt_tokens, second.usage.output_tokens) == (30, 7)
-    assert opened({"messages": STORED, "model": "a/m", "context_length": 4000}).window == 4000
+    assert open_value({"messages": STORED, "model": "a/m", "context_length": 4000}).window == 4000
     assert survives(STORE, count=40)
+
+
+def test_the_runs_of_tau2_lie_beside_its_results(tmp_path: Path) -> None:
+    info = {"agent_info": {"llm": "m"}, "environment_info": {"policy": "Help."}}
+    (tmp_path / "results.json").write_bytes(data_of({"info": info, "tasks": []}))
+    alone = turnscope.load(tmp_path / "results.json")
+    assert (list_blocks(alone), len(alone.notes)) == ([("system", "system", "Help.")], 1)
+    own = {"role": "user", "content": None, "tool_calls": [{"id": "u", "name": "look", "arguments": {}, "requestor": "user"}]}
+    gave = {"role": "tool", "id": "u", "content": "mine", "requestor": "user"}
+    run = {"task_id": "a", "trial": 0, "termination_reason": "user_stop", "messages": [*CHAT[1:], own, gave]}
+    (tmp_path / "simulations").mkdir()
+    (tmp_path / "simulations" / "x.json").write_bytes(data_of(run))
+    (session,) = turnscope.load_all(tmp_path / "results.json")
+    assert list_blocks(session) == [("system", "system", "Help."), *SEEN[1:]]
+    assert "2 records of kind 'what the simulated user did with its tools'" in session.notes[0].what
+    assert list_blocks(turnscope.load(tmp_path / "simulations" / "x.json")) == list_blocks(session)
+    assert len(turnscope.load_all(tmp_path)) == 1
+
+
+def test_a_real_file_of_results(shared: Callable[..., Path]) -> None:
+    path = shared("data", "new", "tau2", "results.json")
+    (session,) = turnscope.load_all(path)
+    assert texts(session) == [json.loads(path.read_text())["info"]["environment_info"]["policy"]]

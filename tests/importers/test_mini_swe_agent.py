@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
+from formats import list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.mini_swe_agent import IMPORTER
 
 USAGE = {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37, "prompt_tokens_details": {"cached_tokens": 20}}
@@ -52,9 +52,19 @@ def run(messages: Any, **more: Any) -> dict[str, Any]:
     return {"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1", **more}
 
 
+def test_a_bare_list_of_older_versions() -> None:
+    plain = [{"role": message["role"], "content": message["content"]} for message in V1[:4]] * 2
+    session = open_value(plain)
+    assert session.source == "mini-swe-agent"
+    assert list_blocks(session)[3:5] == [
+        ("assistant", "tool_use", 'bash {"command":"ls"}'),
+        ("user", "tool_result", "<returncode>0</returncode>"),
+    ]
+
+
 def test_commands_in_texts_become_calls() -> None:
-    session = opened(run(V1))
-    assert told(session)[2:6] == [
+    session = open_value(run(V1))
+    assert list_blocks(session)[2:6] == [
         ("assistant", "text", "THOUGHT: look"),
         ("assistant", "tool_use", 'bash {"command":"ls"}'),
         ("user", "tool_result", "<returncode>0</returncode>"),
@@ -69,7 +79,7 @@ def test_commands_in_texts_become_calls() -> None:
 
 
 def test_calls_with_ids_and_the_responses_api() -> None:
-    session = opened(run(V2, trajectory_format="mini-swe-agent-1.1"))
+    session = open_value(run(V2, trajectory_format="mini-swe-agent-1.1"))
     assert texts(session)[2:] == [
         "look",
         'bash {"command":"ls"}',
@@ -90,9 +100,9 @@ def test_nothing_breaks() -> None:
 
 def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "mini-swe-agent", "mini-swe-agent.traj.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     (session,) = turnscope.load_all(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (38, 78, 38)
     assert (prompt_tokens(session), output_tokens(session)) == (1_266_900, 45_117)
-    assert session.notes[0].what == "the log tells the run's cost: 0.612375 USD for 38 calls"
+    assert session.notes[0].what == "the log reports the run's cost: 0.612375 USD for 38 calls"
     assert turnscope.overview(session).bill.run_usd == Decimal("0.612375")

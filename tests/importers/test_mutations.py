@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from turnscope.reading.registry import find_importers
 
-from tests.bench.bench_mutations import Case, Whole, _damage, opened, tried, turns, wholes
+from tests.bench.bench_mutations import Case, Whole, _damage, open_damaged, try_case, turns, wholes
 
 CASES = 200
 SEED = 11
@@ -22,7 +22,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Whole]:
 
 @pytest.fixture(scope="module")
 def cases(found: list[Whole]) -> list[Case]:
-    return [tried(turn, SEED) for turn in turns(found, CASES, Random(SEED))]
+    return [try_case(turn, SEED) for turn in turns(found, CASES, Random(SEED))]
 
 
 def test_every_format_has_a_file(found: list[Whole]) -> None:
@@ -37,14 +37,14 @@ def test_damage_gives_typed_errors_and_notes(cases: list[Case]) -> None:
 
 
 def test_the_same_seed_makes_the_same_damage(found: list[Whole], tmp_path: Path) -> None:
-    def made(seed: int) -> Iterator[bytes]:
+    def iter_damaged(seed: int) -> Iterator[bytes]:
         for number, whole in enumerate(each for each in found if each.path.is_file()):
             path = tmp_path / "copy"
             path.write_bytes(whole.path.read_bytes())
             _damage(path, Random(f"{seed} {number}"))
             yield path.read_bytes()
 
-    one, again, other = list(made(1)), list(made(1)), list(made(2))
+    one, again, other = list(iter_damaged(1)), list(iter_damaged(1)), list(iter_damaged(2))
     assert one == again != other
 
 
@@ -53,6 +53,6 @@ def test_any_other_error_is_a_fault(error: Exception, found: list[Whole], monkey
     def breaks(_path: Path) -> None:
         raise error
 
-    monkeypatch.setattr("tests.bench.bench_mutations.drawn", breaks)
-    end, fault = opened(found[0].path, found[0])
+    monkeypatch.setattr("tests.bench.bench_mutations.draw_up", breaks)
+    end, fault = open_damaged(found[0].path, found[0])
     assert (end, fault.partition(" ")[0]) == ("fault", type(error).__name__)

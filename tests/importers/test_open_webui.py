@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, data_of, database, opened, pairs, survives, texts, threads, told
+from formats import data_of, database, list_blocks, list_claims, open_value, pairs, survives, texts, threads
 from turnscope.importers.open_webui import IMPORTER, find_places
 from turnscope.settings import Machine
 
 
-def said(id: str, parent: str | None, role: str, content: str = "", second: int = 0, **more: Any) -> dict[str, Any]:
+def make_message(id: str, parent: str | None, role: str, content: str = "", second: int = 0, **more: Any) -> dict[str, Any]:
     about = {"id": id, "parentId": parent, "childrenIds": [], "role": role, "content": content}
     return {**about, "timestamp": 1_750_000_000 + second, **({"model": "m-x"} if role == "assistant" else {}), **more}
 
@@ -39,17 +39,17 @@ OUTPUT = [
 ]
 USED = {"prompt_tokens": 20, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 5}}
 CHAT = [
-    said(
+    make_message(
         "u1",
         None,
         "user",
         "2+2?",
         files=[{"type": "image", "url": "data:image/png;base64,iVBO"}, {"type": "file", "name": "a"}],
     ),
-    said("a1", "u1", "assistant", "five", 1, done=True),
-    said("a2", "u1", "assistant", "It is 4.", 4, done=True, usage=USED, output=OUTPUT),
-    said("u2", "a2", "user", "thanks", 9),
-    said(
+    make_message("a1", "u1", "assistant", "five", 1, done=True),
+    make_message("a2", "u1", "assistant", "It is 4.", 4, done=True, usage=USED, output=OUTPUT),
+    make_message("u2", "a2", "user", "thanks", 9),
+    make_message(
         "a3",
         "u2",
         "assistant",
@@ -61,8 +61,8 @@ CHAT = [
 
 
 def test_output_items_become_rounds_and_other_answers_branches() -> None:
-    session = opened([row(*CHAT)])
-    assert [(kind, text) for _, kind, text in told(session)] == [
+    session = open_value([row(*CHAT)])
+    assert [(kind, text) for _, kind, text in list_blocks(session)] == [
         ("system", "Be brief."),
         ("text", "2+2?"),
         ("image", ""),
@@ -90,41 +90,48 @@ def test_old_answers_hold_thoughts_and_calls_as_html() -> None:
     thought = (
         '<details type="reasoning" done="true" duration="1">\n<summary>Thought</summary>\n&gt; easy\n&gt; really\n</details>\n'
     )
-    session = opened([row(said("u", None, "user", "q"), said("a", "u", "assistant", f"{thought}{call}It is 4."))])
-    assert told(session)[2:] == [
+    session = open_value(
+        [row(make_message("u", None, "user", "q"), make_message("a", "u", "assistant", f"{thought}{call}It is 4."))]
+    )
+    assert list_blocks(session)[2:] == [
         ("assistant", "thinking", "easy\nreally"),
         ("assistant", "tool_use", 'calc {"e":1}'),
         ("user", "tool_result", "4"),
         ("assistant", "text", "It is 4."),
     ]
     plain = '<details type="other"><summary>s</summary>kept</details>after'
-    assert texts(opened([row(said("u", None, "user", "q"), said("a", "u", "assistant", plain))]))[-1] == plain
+    assert (
+        texts(open_value([row(make_message("u", None, "user", "q"), make_message("a", "u", "assistant", plain))]))[-1] == plain
+    )
 
 
 def test_a_compaction_stands_on_the_first_message_that_it_kept() -> None:
-    more = [said("u3", "a3", "user", "on", 20, contextSummary="so far"), said("a4", "u3", "assistant", "ok", 21)]
-    (seen,) = opened([row(*CHAT, *more)]).observed
+    more = [
+        make_message("u3", "a3", "user", "on", 20, contextSummary="so far"),
+        make_message("a4", "u3", "assistant", "ok", 21),
+    ]
+    (seen,) = open_value([row(*CHAT, *more)]).observed
     assert (seen.request, seen.edit.span) == (3, (1, 11))
     assert [(part.role, part.text) for part in seen.edit.body or ()] == [("system", "so far")]
 
 
 def test_rows_bare_chats_and_lines_hold_the_same() -> None:
     one, two = row(*CHAT), row(*CHAT, current="a1", id="c2", title="Second")
-    session = opened([one])
-    assert opened(one).blocks == opened(one["chat"]).blocks == opened([one["chat"]]).blocks == session.blocks
+    session = open_value([one])
+    assert open_value(one).blocks == open_value(one["chat"]).blocks == open_value([one["chat"]]).blocks == session.blocks
     for data in (data_of([one, two]), data_of([one, two], lines=True)):
         first, second = threads(data, "made.jsonl")
         assert (first.session.blocks, texts(second.session)[-1]) == (session.blocks, "five")
-    assert texts(opened([row(*CHAT, current=None)]))[-1] == "Welcome.", "without a current message the last child is taken"
-    assert texts(opened([{**one, "current_message_id": "a1"}]))[-1] == "five"
+    assert texts(open_value([row(*CHAT, current=None)]))[-1] == "Welcome.", "without a current message the last child is taken"
+    assert texts(open_value([{**one, "current_message_id": "a1"}]))[-1] == "five"
 
 
 def test_the_first_versions_kept_a_list_alone() -> None:
     said = [{"id": "u", "role": "user", "content": "2+2?"}, {"id": "a", "role": "assistant", "content": "4", "model": "m"}]
     chat = {"title": "T", "models": ["m"], "messages": said}
     for value in (chat, [chat], [{"id": "c", "title": "T", "chat": chat}]):
-        session = opened(value)
-        assert (session.source, told(session), session.title) == (
+        session = open_value(value)
+        assert (session.source, list_blocks(session), session.title) == (
             "open-webui",
             [("user", "text", "2+2?"), ("assistant", "text", "4")],
             "T",
@@ -153,16 +160,16 @@ def test_the_database_holds_the_same_also_in_its_newer_table(tmp_path: Path) -> 
         for m in CHAT
     ]
     path = database(tmp_path / "webui.db", {"user": [{"id": "me"}], "chat": rows, "chat_message": stored})
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     assert [(entry.id, entry.title) for entry in turnscope.entries(path)] == [("c1", "A title"), ("c2", "Second")]
-    assert turnscope.load(path, "c1").blocks == opened([one]).blocks
+    assert turnscope.load(path, "c1").blocks == open_value([one]).blocks
     assert [b.text for b in turnscope.load(path, "c2").blocks if b.kind != "image"] == [
-        b.text for b in opened([one]).blocks if b.kind != "image"
+        b.text for b in open_value([one]).blocks if b.kind != "image"
     ]
 
 
 def test_a_message_whose_id_is_empty_is_a_branch() -> None:
-    session = opened([row(*CHAT, {**CHAT[0], "id": "", "content": "nameless"}, current="a3")])
+    session = open_value([row(*CHAT, {**CHAT[0], "id": "", "content": "nameless"}, current="a3")])
     assert [branch.blocks[-1].text for branch in session.branches if "nameless" in texts(branch)]
 
 
@@ -177,7 +184,7 @@ def test_nothing_breaks_and_the_database_is_found(tmp_path: Path) -> None:
 
 def test_the_converted_chat_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "open-webui", "openwebui-import-from-claude.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     assert [m.origin for m in session.messages] == ["prompt", "answer"] * 5
     assert (len(session.requests), len(session.branches)) == (5, 0)
@@ -196,17 +203,17 @@ def test_what_retrieval_put_beside_a_question_is_a_slot_of_its_request_alone(tmp
     ]
     path = tmp_path / "chat.json"
     chat = row(
-        said("u1", None, "user", "When?"),
-        said("a1", "u1", "assistant", "At noon.", 1, sources=sources),
-        said("u2", "a1", "user", "And now?", 2),
-        said("a2", "u2", "assistant", "Still.", 3),
+        make_message("u1", None, "user", "When?"),
+        make_message("a1", "u1", "assistant", "At noon.", 1, sources=sources),
+        make_message("u2", "a1", "user", "And now?", 2),
+        make_message("a2", "u2", "assistant", "Still.", 3),
     )
     path.write_text(json.dumps([chat]))
     trace = turnscope.replay(turnscope.load(path), "openwebui-middleware")
     slots = [{p.slot: "".join(part.text for part in p.body or ()) for p in plan.after.pieces if p.slot} for plan in trace.plans]
     assert slots[0] == {
         "web_results": '<source id="1" name="https://x.y/z">A page.</source>',
-        "documents": '<source id="1" name="a.pdf">Ships leave at noon.</source>',
+        "documents": '<source id="2" name="a.pdf">Ships leave at noon.</source>',
     }
     assert slots[1] == {}
     told = [d.edit.facts["stage"] for d in trace.plans[0].decisions if d.rule == "tell_stages"]

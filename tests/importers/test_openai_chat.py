@@ -50,7 +50,7 @@ def completion(content: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def rendered(session: Session) -> list[dict[str, Any]]:
+def render_all(session: Session) -> list[dict[str, Any]]:
     plans = replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("gpt-4o")))
     return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
@@ -83,7 +83,7 @@ def test_pairs_carry_usage_without_the_cached_part_and_what_left_is_seen() -> No
         [{"request": r, "response": completion(t)} for r, t in ((first, "Fine."), (second, "No c."), (third, "x"))], lines=True
     )
     (session,) = read_source(log)
-    assert rendered(session) == [convert_body(first), convert_body(second), convert_body(third)]
+    assert render_all(session) == [convert_body(first), convert_body(second), convert_body(third)]
     assert session.requests[0].usage == Usage(input_tokens=20, cache_read_input_tokens=100, output_tokens=9)
     assert (session.requests[0].model, session.requests[0].stop_reason) == ("gpt-4o-2024", "stop")
     assert (session.observed[0].request, session.observed[0].edit.action) == (1, "clear")
@@ -96,7 +96,7 @@ def test_a_list_of_messages_has_one_request_for_each_answer() -> None:
     assert claim(log) is IMPORTER
     (session,) = read_source(log)
     assert [(r.cut, r.stop) for r in session.requests] == [(2, 4), (6, 7)]
-    assert rendered(session)[1] == convert_body({"messages": TALK})
+    assert render_all(session)[1] == convert_body({"messages": TALK})
 
 
 def test_arguments_that_are_no_object_stay_text_and_images_stay_raw() -> None:
@@ -109,6 +109,18 @@ def test_arguments_that_are_no_object_stay_text_and_images_stay_raw() -> None:
     body = convert_body({"messages": messages})
     assert body["messages"][0]["content"][1] == image
     assert body["messages"][1]["content"] == [{"type": "tool_use", "id": "c1", "name": "read", "input": '{"path": '}]
+
+
+def test_an_unknown_key_of_a_message_does_not_hide_a_request() -> None:
+    """As LiteLLM writes the messages of its providers."""
+    said = {"role": "assistant", "content": "Hm.", "provider_specific_fields": {"a": 1}, "odd_key": None}
+    body = {"model": "gpt-x", "messages": [{"role": "user", "content": "go"}, said, {"role": "user", "content": "on"}]}
+    rows = [{"request": body, "response": completion("Done.")}] * 2
+    (session,) = read_source(source(rows, lines=True))
+    assert len(session.requests) == 2
+    assert not [note for note in session.notes if "skipped" in note.what]
+    (session,) = read_source(source([*rows, {"odd": 1}], lines=True))
+    assert ("warning", "1 records hold no request body and were skipped") in [(n.severity, n.what) for n in session.notes]
 
 
 def test_a_stream_is_assembled() -> None:
@@ -184,7 +196,7 @@ def test_any_sequence_of_bodies_renders_as_its_counterparts(lists: list[list[Any
     opening = {"role": "user", "content": "the opening"}
     bodies = [{"model": "gpt-4o", "messages": [SYSTEM, opening, *messages]} for messages in lists]
     (session,) = read_source(source([{"request": body} for body in bodies], lines=True))
-    assert rendered(session) == [convert_body(body) for body in bodies]
+    assert render_all(session) == [convert_body(body) for body in bodies]
 
 
 def test_thinking_in_tags_is_a_block_of_its_own_and_a_tag_that_is_not_closed_is_text() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, database, opened, output_tokens, pairs, prompt_tokens, survives, texts
+from formats import database, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.errors import BrokenFile
 from turnscope.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, find_places
 from turnscope.reading.registry import find_session_path
@@ -48,7 +48,7 @@ def answer(n: int, *parts: Any, prompt: int = 10, **more: Any) -> dict[str, Any]
     return {"info": info, "parts": [{"id": f"prt_{n:02}{i}", **part} for i, part in enumerate(parts)]}
 
 
-def said(text: str) -> dict[str, Any]:
+def make_text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
@@ -59,9 +59,14 @@ def tool(id: str, status: str = "completed", **state: Any) -> dict[str, Any]:
 
 BEGIN: dict[str, Any] = {"type": "step-start"}
 MADE = [
-    user(0, said("go"), {**said("file a"), "synthetic": True}, {"type": "file", "mime": "text/plain", "url": "file:///a"}),
-    answer(1, BEGIN, {"type": "reasoning", "text": "hm"}, said("Looking."), tool("c1"), tool("c2", "error", error="no")),
-    answer(2, BEGIN, said("Done."), {"type": "patch", "hash": "x"}),
+    user(
+        0,
+        make_text("go"),
+        {**make_text("file a"), "synthetic": True},
+        {"type": "file", "mime": "text/plain", "url": "file:///a"},
+    ),
+    answer(1, BEGIN, {"type": "reasoning", "text": "hm"}, make_text("Looking."), tool("c1"), tool("c2", "error", error="no")),
+    answer(2, BEGIN, make_text("Done."), {"type": "patch", "hash": "x"}),
 ]
 
 
@@ -98,7 +103,7 @@ def base(path: Path, *messages: Any, child: bool = False) -> Path:
 
 
 def test_an_export_is_read_with_calls_usage_and_cost() -> None:
-    session = opened(export(*MADE))
+    session = open_value(export(*MADE))
     kinds = ["text", "text", "thinking", "text", "tool_use", "tool_use", "tool_result", "tool_result", "text"]
     assert [b.kind for b in session.blocks] == kinds
     assert (texts(session)[6:8], pairs(session), session.title) == (["out c1", "no"], 2, "A title")
@@ -110,7 +115,7 @@ def test_an_export_is_read_with_calls_usage_and_cost() -> None:
 
 
 def test_tree_and_database_hold_what_the_export_holds(tmp_path: Path) -> None:
-    session = opened(export(*MADE))
+    session = open_value(export(*MADE))
     folder = tree(tmp_path / "storage", *MADE)
     stored = base(tmp_path / "opencode.db", *MADE)
     packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "storage"))
@@ -123,34 +128,36 @@ def test_tree_and_database_hold_what_the_export_holds(tmp_path: Path) -> None:
 
 def test_a_compaction_leaves_question_summary_and_tail() -> None:
     mark = user(3, {"type": "compaction", "auto": True, "tail_start_id": "msg_02"})
-    summed = answer(4, BEGIN, said("so far"), summary=True)
-    session = opened(export(*MADE, mark, summed, user(5, said("on")), answer(6, BEGIN, said("ok"))))
+    summed = answer(4, BEGIN, make_text("so far"), summary=True)
+    session = open_value(export(*MADE, mark, summed, user(5, make_text("on")), answer(6, BEGIN, make_text("ok"))))
     assert [m.origin for m in session.messages][4:] == ["inferred", "summary", "prompt", "answer"]
     (seen,) = session.observed
     assert (seen.request, seen.edit.span, seen.edit.body) == (3, (0, 8), ())
     assert texts(session)[seen.edit.facts["summary"]] == "so far"
     failed = answer(4, BEGIN, summary=True, error={"name": "APIError"})
-    assert opened(export(*MADE, mark, failed, user(5, said("on")), answer(6, BEGIN, said("ok")))).observed == ()
+    assert open_value(export(*MADE, mark, failed, user(5, make_text("on")), answer(6, BEGIN, make_text("ok")))).observed == ()
 
 
 def test_an_output_that_was_cleared_stands_until_then() -> None:
     cleared = answer(1, BEGIN, tool("c1", time={"start": T, "end": T, "compacted": T + 4_000}))
-    session = opened(export(MADE[0], cleared, answer(2, BEGIN, said("a")), user(5, said("on")), answer(6, BEGIN, said("ok"))))
+    session = open_value(
+        export(MADE[0], cleared, answer(2, BEGIN, make_text("a")), user(5, make_text("on")), answer(6, BEGIN, make_text("ok")))
+    )
     (seen,) = session.observed
     assert (seen.request, seen.edit.action, (seen.edit.body or ())[0].text) == (2, "clear", CLEARED)
 
 
 def test_an_undone_tail_is_a_branch_and_odd_states_are_told() -> None:
-    pending = answer(3, BEGIN, tool("c3", "running"), BEGIN, said("two"), {"type": "novel"})
-    session = opened(export(*MADE, pending, revert={"messageID": "msg_02"}))
+    pending = answer(3, BEGIN, tool("c3", "running"), BEGIN, make_text("two"), {"type": "novel"})
+    session = open_value(export(*MADE, pending, revert={"messageID": "msg_02"}))
     assert len(session.requests) == 1
     (branch,) = session.branches
     assert (len(branch.requests), INTERRUPTED in texts(branch)) == (4, True)
     assert "part novel" in session.notes[0].what
     lost = answer(3, error={"name": "MessageAbortedError"})
-    assert opened(export(*MADE, lost)).requests[-1].stop_reason == "MessageAbortedError"
+    assert open_value(export(*MADE, lost)).requests[-1].stop_reason == "MessageAbortedError"
     assert survives(
-        export(*MADE, user(3, {"type": "compaction"}), answer(4, said("so far"), summary=True), answer(6, said("ok")))
+        export(*MADE, user(3, {"type": "compaction"}), answer(4, make_text("so far"), summary=True), answer(6, make_text("ok")))
     )
 
 
@@ -182,7 +189,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
 
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "opencode", "prsui-01KYP8H2-export.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (69, 138, 75)
     assert (prompt_tokens(session), output_tokens(session)) == (3_735_196, 27_623)

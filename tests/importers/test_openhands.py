@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from formats import claimed, data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts, threads, told
+from formats import data_of, list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts, threads
 from turnscope import library
 from turnscope.importers.openhands import IMPORTER
 
@@ -80,8 +80,8 @@ OLD: list[Any] = [
 
 
 def test_events_of_one_answer_are_one_message() -> None:
-    session = opened(OLD[:-1])
-    assert told(session) == [
+    session = open_value(OLD[:-1])
+    assert list_blocks(session) == [
         ("tools", "tool", '{"name":"bash","input_schema":{"type":"object"}}'),
         ("system", "system", "Be brief."),
         ("user", "text", "go"),
@@ -107,7 +107,7 @@ def test_a_condensation_leaves_the_view_and_puts_its_summary() -> None:
     forget = {"forgotten_events_start_id": 3, "forgotten_events_end_id": 7, "summary": "so far", "summary_offset": 2}
     condensed = {"id": 8, "source": "agent", "action": "condensation", "args": forget}
     more = [condensed, act(9, "e", response("r2", use("e", "z"))), back(10, "e", "Z")]
-    session = opened([*OLD[:8], *more])
+    session = open_value([*OLD[:8], *more])
     (seen,) = session.observed
     assert (seen.request, seen.edit.action) == (1, "condense")
     start, stop = seen.edit.span or (0, 0)
@@ -164,8 +164,8 @@ def test_events_of_the_sdk() -> None:
         "accumulated_cost": 0.75,
     }
     run = {"instance_id": "i", "history": SDK, "metrics": metrics, "metadata": {"llm": {"model": "m"}}, "error": "stopped"}
-    session = opened([run], lines=True)
-    assert told(session)[2:] == [
+    session = open_value([run], lines=True)
+    assert list_blocks(session)[2:] == [
         ("user", "text", "go"),
         ("user", "text", "Mind."),
         ("assistant", "thinking", "hm"),
@@ -187,7 +187,9 @@ def test_runs_are_listed_and_pairs_of_events_are_read() -> None:
     runs = [{"instance_id": id, "history": history, "test_result": {}} for id, history in (("a", paired), ("b", OLD))]
     one, two = (thread.session for thread in threads(data_of(runs, lines=True), "output.jsonl"))
     assert (one.id, two.id, texts(one)[-1]) == ("output/a", "output/b", "C")
-    assert texts(opened({"trajectory": OLD})) == texts(two)
+    assert texts(open_value({"trajectory": OLD})) == texts(two)
+    resolved = [{"issue": {"number": 7, "title": "A bug"}, "git_patch": "x", "history": OLD}]
+    assert texts(threads(data_of(resolved, lines=True), "output.jsonl")[0].session) == texts(two), "of the resolver of issues"
 
 
 def test_nothing_breaks() -> None:
@@ -198,7 +200,7 @@ def test_nothing_breaks() -> None:
 
 def test_the_real_runs_are_what_they_say(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "openhands", "multi_swe_bench-output.jsonl")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     sessions = turnscope.load_all(path)
     assert [(len(session.requests), pairs(session)) for session in sessions] == [(23, 22), (33, 32), (49, 49)]
     assert [prompt_tokens(session) for session in sessions] == [565_158, 410_169, 938_015]
@@ -215,9 +217,9 @@ def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
     used = [{"response_id": "r1", "prompt_tokens": 100, "completion_tokens": 7}]
     state = {"id": "0f0e", "agent": {"llm": {"model": "m-2"}}, "stats": {"usage_to_metrics": {"agent": {"token_usages": used}}}}
     (folder.parent / "base_state.json").write_text(json.dumps(state), encoding="utf-8")
-    alone, whole = opened(SDK), turnscope.load_all(tmp_path)
+    alone, whole = open_value(SDK), turnscope.load_all(tmp_path)
     assert len(whole) == 1
-    assert told(whole[0]) == told(alone)
+    assert list_blocks(whole[0]) == list_blocks(alone)
     assert whole[0].id == "0f0e"
     assert len(whole[0].observed) == len(alone.observed)
     assert {request.model for request in whole[0].requests} == {"m-2"}

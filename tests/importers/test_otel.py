@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts, threads, told
+from formats import data_of, list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts, threads
+from turnscope.errors import BrokenFile
 from turnscope.importers.otel import IMPORTER
 from turnscope.session.model import Session
 
@@ -40,12 +41,12 @@ SEEN = [
 BARE = [row for row in SEEN if row[0] != "tools" and row[1] != "thinking"]
 
 
-def typed(value: Any) -> dict[str, Any]:
+def type_value(value: Any) -> dict[str, Any]:
     """A value as OTLP writes it."""
     if isinstance(value, list):
-        return {"arrayValue": {"values": [typed(one) for one in value]}}
+        return {"arrayValue": {"values": [type_value(one) for one in value]}}
     if isinstance(value, dict):
-        return {"kvlistValue": {"values": [{"key": key, "value": typed(one)} for key, one in value.items()]}}
+        return {"kvlistValue": {"values": [{"key": key, "value": type_value(one)} for key, one in value.items()]}}
     if isinstance(value, int):
         return {"intValue": str(value)}
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
@@ -59,9 +60,9 @@ def span(number: int, attributes: dict[str, Any], parent: str = "root", events: 
         "name": "chat m",
         "startTimeUnixNano": str((AT + number) * 10**9),
         "endTimeUnixNano": str((AT + number) * 10**9 + 5 * 10**8),
-        "attributes": [{"key": key, "value": typed(value)} for key, value in attributes.items()],
+        "attributes": [{"key": key, "value": type_value(value)} for key, value in attributes.items()],
         "events": [
-            {"name": name, "attributes": [{"key": k, "value": typed(v)} for k, v in held.items()]} for name, held in events
+            {"name": name, "attributes": [{"key": k, "value": type_value(v)} for k, v in held.items()]} for name, held in events
         ],
         **more,
     }
@@ -102,8 +103,8 @@ def genai(structured: bool = False) -> list[dict[str, Any]]:
     ]
 
 
-def checked(session: Session, usage: tuple[int, int] = (60, 14), seen: Any = SEEN) -> Session:
-    assert told(session) == list(seen)
+def check_session(session: Session, usage: tuple[int, int] = (60, 14), seen: Any = SEEN) -> Session:
+    assert list_blocks(session) == list(seen)
     assert (len(session.requests), pairs(session)) == (2, 1)
     assert (prompt_tokens(session), output_tokens(session)) == usage
     return session
@@ -112,7 +113,7 @@ def checked(session: Session, usage: tuple[int, int] = (60, 14), seen: Any = SEE
 @pytest.mark.parametrize("structured", [False, True], ids=["texts", "values"])
 def test_the_conventions_of_today(structured: bool) -> None:
     first, second = genai(structured)
-    session = checked(opened(export(span(1, first), span(2, second))))
+    session = check_session(open_value(export(span(1, first), span(2, second))))
     request = session.requests[0]
     assert request.usage
     assert (request.usage.input_tokens, request.usage.cache_read_input_tokens) == (10, 20), (
@@ -123,9 +124,9 @@ def test_the_conventions_of_today(structured: bool) -> None:
 
 def test_every_holder_of_spans() -> None:
     rows = [span(n, held) for n, held in enumerate(genai(), 1)]
-    checked(opened([export(row) for row in rows]))
-    checked(opened([export(row) for row in rows], lines=True))
-    checked(opened({"trace": export(*rows, holder="batches", scope="instrumentationLibrarySpans")}))
+    check_session(open_value([export(row) for row in rows]))
+    check_session(open_value([export(row) for row in rows], lines=True))
+    check_session(open_value({"trace": export(*rows, holder="batches", scope="instrumentationLibrarySpans")}))
     jaeger = [
         {
             "traceID": "t",
@@ -137,7 +138,7 @@ def test_every_holder_of_spans() -> None:
         }
         for n, held in enumerate(genai(), 1)
     ]
-    assert checked(opened({"data": [{"traceID": "t", "spans": jaeger}]})).requests[0].answered_at == AT + 1.5
+    assert check_session(open_value({"data": [{"traceID": "t", "spans": jaeger}]})).requests[0].answered_at == AT + 1.5
     console = [
         {
             "name": "chat",
@@ -150,10 +151,12 @@ def test_every_holder_of_spans() -> None:
         }
         for n, held in enumerate(genai(), 1)
     ]
-    assert checked(opened(console, lines=True)).requests[0].sent_at == AT + 1
-    checked(opened(console))
+    assert check_session(open_value(console, lines=True)).requests[0].sent_at == AT + 1
+    check_session(open_value(console))
     node = [{**row, "startTime": [AT + n, 5], "traceId": "t", "id": str(n)} for n, row in enumerate(console)]
-    checked(opened([{k: v for k, v in row.items() if k not in ("context", "start_time", "end_time")} for row in node]))
+    check_session(
+        open_value([{k: v for k, v in row.items() if k not in ("context", "start_time", "end_time")} for row in node])
+    )
 
 
 def openinference(nested: bool) -> list[dict[str, Any]]:
@@ -191,7 +194,7 @@ def leaves(value: Any, path: str = "") -> Any:
 def test_openinference_flat_and_nested() -> None:
     seen = [row for row in SEEN if row[1] != "thinking"]
     flat = [span(n, held) for n, held in enumerate(openinference(False), 1)]
-    session = checked(opened(export(*flat)), seen=seen)
+    session = check_session(open_value(export(*flat)), seen=seen)
     assert session.requests[0].logged_usd == 0.5
     rows = [
         {
@@ -202,7 +205,7 @@ def test_openinference_flat_and_nested() -> None:
         }
         for n, held in enumerate(openinference(True), 1)
     ]
-    checked(opened(rows, lines=True), seen=seen)
+    check_session(open_value(rows, lines=True), seen=seen)
 
 
 def test_openllmetry_and_its_old_names() -> None:
@@ -233,7 +236,7 @@ def test_openllmetry_and_its_old_names() -> None:
         "gen_ai.completion.0.content": "done",
     }
     seen = [row for row in SEEN if row[1] != "thinking"]
-    session = checked(opened(export(span(1, first), span(2, second))), seen=seen)
+    session = check_session(open_value(export(span(1, first), span(2, second))), seen=seen)
     assert session.requests[0].usage
     assert session.requests[0].usage.input_tokens == 10, "more was cached than the input: it does not hold the cache"
 
@@ -247,7 +250,7 @@ def test_events_of_messages() -> None:
     first = span(1, usage, events=[system, user, ("gen_ai.choice", {"message": bedrock, "finish_reason": "tool_use"})])
     said = ("gen_ai.assistant.message", {"tool_calls": call})
     done = ("gen_ai.choice", {"event_body": json.dumps({"message": {"role": "assistant", "content": "done"}})})
-    checked(opened(export(first, span(2, usage, events=[system, user, said, back, done]))), seen=BARE)
+    check_session(open_value(export(first, span(2, usage, events=[system, user, said, back, done]))), seen=BARE)
 
 
 def bodies(kind: str) -> list[tuple[Any, Any]]:
@@ -280,17 +283,17 @@ def bodies(kind: str) -> list[tuple[Any, Any]]:
 def test_bodies_of_bedrock_and_google(kind: str) -> None:
     usage = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 30, "gen_ai.usage.output_tokens": 7}
     rows = [{**usage, "input.value": json.dumps(asked), "output.value": json.dumps(back)} for asked, back in bodies(kind)]
-    checked(opened(export(*(span(n, held) for n, held in enumerate(rows, 1)))), seen=BARE)
+    check_session(open_value(export(*(span(n, held) for n, held in enumerate(rows, 1)))), seen=BARE)
 
 
 def test_events_in_an_attribute_and_prompts_that_are_texts() -> None:
     usage = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 30, "gen_ai.usage.output_tokens": 7}
     rows = [{"event.name": "gen_ai.user.message", "role": "user", "content": "go"}]
     rows.append({"event.name": "gen_ai.choice", "message": {"role": "assistant", "content": "done"}})
-    assert texts(opened(export(span(1, {**usage, "events": json.dumps(rows)})))) == ["go", "done"]
+    assert texts(open_value(export(span(1, {**usage, "events": json.dumps(rows)})))) == ["go", "done"]
     generations = [[{"text": "done", "message": {"lc": 1, "kwargs": {"content": "done"}}}]]
     plain = {"openinference.span.kind": "LLM", "input.value": "go", "output.value": json.dumps({"generations": generations})}
-    assert texts(opened(export(span(1, plain)))) == ["go", "done"]
+    assert texts(open_value(export(span(1, plain)))) == ["go", "done"]
 
 
 def test_vercel_counts_a_call_once() -> None:
@@ -311,14 +314,14 @@ def test_vercel_counts_a_call_once() -> None:
     second = {**inner, "ai.prompt.messages": json.dumps(more), "ai.response.text": "done"}
     outer = {"ai.operationId": "ai.generateText", "ai.usage.promptTokens": 60, "gen_ai.request.model": "m"}
     rows = [span(0, outer, ""), span(1, first, "s0"), span(2, second, "s0")]
-    checked(opened(export(*rows)), seen=BARE)
+    check_session(open_value(export(*rows)), seen=BARE)
 
 
 def test_a_call_that_two_instrumentations_tell_of_is_one() -> None:
     first, second = genai()
     outer = {**first, "gen_ai.usage.input_tokens": 99}
     bare = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 30}
-    session = opened(export(span(0, outer), span(1, first, "s0"), span(2, second), span(3, bare, "s2")))
+    session = open_value(export(span(0, outer), span(1, first, "s0"), span(2, second), span(3, bare, "s2")))
     assert [request.usage.prompt_tokens for request in session.requests if request.usage] == [30, 30]
 
 
@@ -337,7 +340,7 @@ def test_other_spans_are_counted_and_groups_are_sessions_of_their_own() -> None:
 
 
 def test_a_langfuse_trace_that_lost_prompts_is_pieced_together() -> None:
-    def seen(number: int, kind: str, name: str, asked: Any, said: Any) -> dict[str, Any]:
+    def make_observation(number: int, kind: str, name: str, asked: Any, said: Any) -> dict[str, Any]:
         at = f"2026-01-01T00:00:0{number}Z"
         usage = {"input": 5, "output": 2, "input_cache_read": 3, "total": 10} if kind == "GENERATION" else {}
         held = {"input": json.dumps(asked), "output": json.dumps(said), "usageDetails": usage, "totalCost": 0.1}
@@ -346,15 +349,130 @@ def test_a_langfuse_trace_that_lost_prompts_is_pieced_together() -> None:
 
     use = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "look", "input": {"at": "a"}}]}
     rows = [
-        seen(1, "GENERATION", "turn", {"role": "user", "content": "go"}, use),
-        seen(2, "TOOL", "look", {"input": {"at": "a"}}, {"content": [{"type": "text", "text": "seen"}]}),
-        seen(3, "GENERATION", "turn", {"content": "role"}, {"role": "assistant", "content": "done"}),
+        make_observation(1, "GENERATION", "turn", {"role": "user", "content": "go"}, use),
+        make_observation(2, "TOOL", "look", {"input": {"at": "a"}}, {"content": [{"type": "text", "text": "seen"}]}),
+        make_observation(3, "GENERATION", "turn", {"content": "role"}, {"role": "assistant", "content": "done"}),
     ]
     trace = {"id": "t", "name": "n", "input": json.dumps(json.dumps({"system": "Be brief.", "prompt": "go"}))}
-    session = checked(opened({"trace": trace, "observations": rows}), (16, 4), BARE)
+    session = check_session(open_value({"trace": trace, "observations": rows}), (16, 4), BARE)
     assert session.requests[0].usage
     assert (session.requests[0].usage.input_tokens, session.requests[0].logged_usd) == (5, 0.1)
     assert survives({"trace": trace, "observations": rows}, count=30)
+
+
+def generation(number: int, asked: Any, said: Any, usage: dict[str, int], parent: str = "", **more: Any) -> dict[str, Any]:
+    at, end = (f"2026-01-01T00:00:{n:02}Z" for n in (number, number + 1))
+    about = {"type": "GENERATION", "startTime": at, "endTime": end, "name": "turn", "traceId": "t", "model": "m"}
+    held = {"input": asked and json.dumps(asked), "output": said and json.dumps(said), "usageDetails": usage}
+    return {**about, "id": f"g{number}", "parentObservationId": parent or None, **held, **more}
+
+
+def langfuse(*observations: dict[str, Any], asked: Any = "go") -> dict[str, Any]:
+    return {"trace": {"id": "t", "name": "n", "input": json.dumps(asked)}, "observations": list(observations)}
+
+
+GO, DO = [{"role": "user", "content": "go"}], {"role": "assistant", "content": "done"}
+
+
+def test_a_generation_without_text_is_counted() -> None:
+    for rows in (
+        [generation(1, None, None, {"input": 900, "output": 50, "total": 950}), generation(3, GO, DO, {"input": 20})],
+        [generation(1, None, None, {"input": 900, "output": 50, "total": 950}), generation(2, GO, DO, {"input": 20}, "g1")],
+        [generation(1, GO, DO, {"input": 20}), generation(2, None, None, {"input": 900, "output": 50}, "g1")],
+    ):
+        session = open_value(langfuse(*rows))
+        assert (prompt_tokens(session), output_tokens(session), len(session.requests)) == (920, 50, 2)
+        assert [block.text for block in session.blocks if block.text] == ["go", "done"]
+        assert "1 calls have no answer in the trace, only what they took" in [note.what for note in session.notes]
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"input": 142, "output": 24, "total": 166, "input_cache_read": 0, "output_reasoning": 0}, (142, 24)),
+        ({"input": 179, "output": 35, "total": 278, "input_cache_read": 0, "output_reasoning": 64}, (179, 99)),
+        ({"input": 179, "output": 99, "total": 278, "input_cache_read": 100, "output_reasoning": 64}, (179, 99)),
+        ({"input": 79, "output": 35, "total": 278, "input_cache_read": 100, "output_reasoning": 64}, (179, 99)),
+        (
+            {"input": 70, "input_audio": 9, "output": 35, "total": 278, "input_cache_read": 100, "output_reasoning": 64},
+            (179, 99),
+        ),
+    ],
+)
+def test_the_total_tells_which_keys_stand_beside_each_other(usage: dict[str, int], tokens: tuple[int, int]) -> None:
+    session = open_value(langfuse(generation(1, GO, DO, usage)))
+    assert (prompt_tokens(session), output_tokens(session)) == tokens
+
+
+def test_a_result_whose_role_is_the_tools_name_or_that_lost_its_id_answers_its_call() -> None:
+    use = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"at": "a"}'}}
+    called = {"role": "assistant", "content": "", "tool_calls": [use]}
+    for back in ({"role": "look", "content": "seen"}, {"role": "tool", "content": "seen"}, {"role": "x", "tool_call_id": "c"}):
+        session = open_value(langfuse(generation(1, [*GO, called, {"content": "seen", **back}], DO, {"input": 5})))
+        assert (pairs(session), texts(session)[2]) == (1, "seen")
+
+
+def test_of_twins_the_richer_one_counts_and_a_response_tells_its_usage() -> None:
+    response = {"id": "r", "choices": [{"message": DO}], "usage": {"prompt_tokens": 163, "completion_tokens": 20}}
+    outer = generation(1, {"messages": [{"role": "system", "content": "s"}, *GO]}, response, {"input": 542}, totalCost=0.5)
+    inner = generation(1, "system: s user: go", "done", {"input": 163, "output": 20}, "g1", id="g2")
+    session = open_value(langfuse(outer, inner))
+    assert list_blocks(session) == [("system", "system", "s"), ("user", "text", "go"), ("assistant", "text", "done")]
+    assert (prompt_tokens(session), output_tokens(session), session.requests[0].logged_usd) == (163, 20, None)
+
+
+def test_events_of_one_call_are_one_request() -> None:
+    rows = [
+        generation(1, GO, None, {"input": 30, "total": 30}, name="backend.chat.start-16"),
+        generation(2, None, DO, {"output": 7}, name="backend.chat.success-16"),
+        generation(3, None, None, {}, name="backend.chat.finish-16"),
+    ]
+    session = open_value(langfuse(*rows))
+    assert (texts(session), len(session.requests)) == (["go", "done"], 1)
+    assert (prompt_tokens(session), output_tokens(session)) == (30, 7)
+
+
+def test_contents_of_dotnet_and_messages_as_python_prints_them() -> None:
+    thought = {"type": "Microsoft.Extensions.AI.TextReasoningContent", "content": {"text": "hm", "protectedData": "enc"}}
+    call = {"$type": "functionCall", "callId": "c", "name": "look", "arguments": {"at": "a"}}
+    back = {"role": "tool", "contents": [{"$type": "functionResult", "callId": "c", "result": "seen"}]}
+    rows = [*GO, {"role": "assistant", "parts": [thought, call]}, back]
+    session = open_value(langfuse(generation(1, rows, DO, {"input": 5})))
+    assert (texts(session), pairs(session)) == (["go", "hm", 'look {"at":"a"}', "seen", "done"], 1)
+    printed = [
+        "role='user' content='go' name=None metrics=Metrics(tokens=3, timer=<Timer object at 0x3>) created_at=1",
+        "role='assistant' content=None tool_calls=[{'id': 'c', 'function': {'name': 'look', 'arguments': '{\"at\": \"a\"}'}}]",
+        "role='tool' content='it\\'s seen' tool_call_id='c' tool_args={'at': 'a'} tool_call_error=False",
+    ]
+    session = open_value(langfuse(generation(1, {"messages": printed}, DO, {"input": 5})))
+    assert (texts(session), pairs(session)) == (["go", 'look {"at":"a"}', "it's seen", "done"], 1)
+
+
+def test_a_call_that_one_message_tells_of_twice_is_one() -> None:
+    """As OpenInference writes Anthropic's answers: in the content without an id, and beside it."""
+    use = {"id": "c", "function": {"name": "look", "arguments": '{"at": "a"}'}}
+    said = {"role": "assistant", "content": [{"type": "tool_use", "name": "look", "input": {}}], "tool_calls": [use]}
+    back = {"role": "tool", "tool_call_id": "c", "content": "seen"}
+    session = open_value(langfuse(generation(1, [*GO, said, back], DO, {"input": 5})))
+    assert (texts(session), pairs(session)) == (["go", 'look {"at":"a"}', "seen", "done"], 1)
+
+
+def test_spans_go_on_from_a_previous_response() -> None:
+    rows = [
+        generation(1, {"input": "go"}, {"id": "r1", **DO}, {"input": 5}),
+        generation(
+            3, {"input": "on", "previous_response_id": "r1"}, {"id": "r2", "role": "assistant", "content": "yes"}, {"input": 9}
+        ),
+    ]
+    session = open_value(langfuse(*rows))
+    assert (texts(session), len(session.requests)) == (["go", "done", "on", "yes"], 2)
+
+
+def test_embeddings_are_no_conversation() -> None:
+    row = generation(1, "some text", None, {"input": 5}, model="text-embedding-3-small")
+    with pytest.raises(BrokenFile, match="holds no message"):
+        open_value(langfuse(row))
+    assert len(open_value(langfuse(row, generation(3, GO, DO, {"input": 5}))).requests) == 1
 
 
 @pytest.mark.parametrize("lines", [False, True])
@@ -369,7 +487,7 @@ def test_nothing_breaks(lines: bool) -> None:
 
 def test_the_real_otlp_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "otel", "otlp-openinference-smol-agent.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     sessions = turnscope.load_all(path)
     assert [len(session.requests) for session in sessions] == [2, 2, 1, 1], "two agents, and a plan for each"
     assert sum(map(prompt_tokens, sessions)) == 941 + 2711 + 1453 + 2912 + 3841 + 6094
@@ -380,9 +498,24 @@ def test_the_real_otlp_export_is_what_it_says(shared: Callable[..., Path]) -> No
 
 def test_the_real_langfuse_trace_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "otel", "langfuse-claude-agent.trace.json")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     (session,) = turnscope.load_all(path)
     assert (len(session.requests), pairs(session)) == (4, 2)
     assert (prompt_tokens(session), output_tokens(session)) == (34, 232)
     assert sum(request.logged_usd or 0 for request in session.requests) == pytest.approx(0.003582)
     assert texts(session)[0] == "You are a friendly travel assistant who helps with weather information."
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "calls"),
+    [("langfuse-agno-2025-06-11.json", (163 + 663, 20 + 225), 1), ("langfuse-langgraph-js-2025-10-30.json", (321, 123), 1)],
+)
+def test_real_langfuse_exports_of_frameworks(shared: Callable[..., Path], name: str, tokens: Any, calls: int) -> None:
+    """Each token that the provider reported, each call with its result; texts as the last prompt and answer hold them."""
+    path = shared("data", "new", "otel", name)
+    (session,) = turnscope.load_all(path)
+    assert (len(session.requests), pairs(session)) == (2, calls)
+    assert (prompt_tokens(session), output_tokens(session)) == tokens
+    rows = [row for row in json.loads(path.read_text())["observations"] if row["type"] == "GENERATION"]
+    last = json.loads(max((row for row in rows if row["output"][:1] == "{"), key=lambda row: row["startTime"])["output"])
+    assert texts(session)[-1] == last.get("choices", [{"message": last}])[0]["message"]["content"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
+from formats import list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.pi import IMPORTER, find_places
 from turnscope.settings import Machine
 
@@ -48,15 +48,23 @@ V1 = [
 ]
 
 
-def linked(rows: list[Any], start: int = 1) -> list[Any]:
+def link_rows(rows: list[Any], start: int = 1) -> list[Any]:
     """The rows as version 3 keeps them."""
     ids = [f"e{n}" for n in range(len(rows))]
     return [{**row, "id": ids[n], "parentId": ids[n - 1] if n else None} for n, row in enumerate(rows[start - 1 :])]
 
 
 def test_a_list_is_read_with_its_compaction() -> None:
-    session = opened(V1, lines=True)
-    assert [kind for _, kind, _ in told(session)] == ["text", "thinking", "tool_use", "tool_result", "text", "text", "text"]
+    session = open_value(V1, lines=True)
+    assert [kind for _, kind, _ in list_blocks(session)] == [
+        "text",
+        "thinking",
+        "tool_use",
+        "tool_result",
+        "text",
+        "text",
+        "text",
+    ]
     assert texts(session)[5] == "Ran `ls`\na"
     assert (pairs(session), len(session.requests), session.about["cwd"]) == (1, 3, "/w")
     first = session.requests[0]
@@ -70,7 +78,7 @@ def test_a_list_is_read_with_its_compaction() -> None:
 
 
 def test_a_tree_ends_in_its_newest_entry_and_keeps_what_was_left() -> None:
-    rows = linked(V1[1:])
+    rows = link_rows(V1[1:])
     rows[5] = {"type": "compaction", "id": "e5", "parentId": "e4", "summary": "so far", "firstKeptEntryId": "e4"}
     more = [
         {**entry("user", "other"), "id": "x", "parentId": "e4"},
@@ -78,7 +86,7 @@ def test_a_tree_ends_in_its_newest_entry_and_keeps_what_was_left() -> None:
         {"type": "session_info", "id": "i", "parentId": "y", "name": "Named"},
         {**answer(*TEXT), "id": "z", "parentId": "i"},
     ]
-    session = opened([{**HEAD, "version": 3}, *rows, *more], lines=True)
+    session = open_value([{**HEAD, "version": 3}, *rows, *more], lines=True)
     assert texts(session)[-3:] == ["other", "what was left", "done"]
     assert session.title == "Named"
     assert session.observed == ()
@@ -90,13 +98,13 @@ def test_a_tree_ends_in_its_newest_entry_and_keeps_what_was_left() -> None:
 def test_answers_without_words_are_requests_and_unknown_entries_are_told() -> None:
     failed = entry("assistant", [], model="m-1", usage={"input": 0, "output": 0}, stopReason="error", errorMessage="400")
     custom = {"type": "custom_message", "customType": "x", "content": "put in", "display": True}
-    session = opened([HEAD, entry("user", "go"), failed, custom, answer(*TEXT), {"type": "novel"}, 7], lines=True)
+    session = open_value([HEAD, entry("user", "go"), failed, custom, answer(*TEXT), {"type": "novel"}, 7], lines=True)
     assert [(request.stop_reason, request.usage is None) for request in session.requests] == [("error", True), ("stop", False)]
     assert [m.origin for m in session.messages] == ["prompt", "meta", "answer"]
     assert [note.what.split(" (")[0] for note in session.notes] == ["1 record of kind 'int'", "1 record of kind 'novel'"]
 
 
-@pytest.mark.parametrize("rows", [V1, [HEAD, *linked(V1[1:])]], ids=["v1", "v3"])
+@pytest.mark.parametrize("rows", [V1, [HEAD, *link_rows(V1[1:])]], ids=["v1", "v3"])
 def test_nothing_breaks(rows: list[Any]) -> None:
     assert survives(rows, lines=True)
 
@@ -111,7 +119,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
 
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "pi", "pi-before-compaction.jsonl")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     assert (len(session.requests), pairs(session)) == (484, 448)
     assert [b.kind for b in session.blocks].count("tool_use") == 454

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts
+from formats import data_of, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.qwen_code import IMPORTER, find_places
 from turnscope.planning.render import build_body
 from turnscope.session.model import Session
@@ -76,13 +76,13 @@ SUMMARY = [
 COMPRESSED = [*LINES, response(9, 150, 7), compression(10, SUMMARY), response(11, 90), answer(12, [text("It is 2.")], 90)]
 
 
-def sent(session: Session) -> list[list[str]]:
+def list_sent(session: Session) -> list[list[str]]:
     plans = turnscope.replay(session).plans
     return [leaves(build_body(plan, session, as_recorded=True))["messages"] for plan in plans]
 
 
 def test_records_are_read_with_thoughts_calls_and_usage() -> None:
-    session = opened(LINES, lines=True)
+    session = open_value(LINES, lines=True)
     kinds = ["text", "thinking", "text", "tool_use", "tool_use", "tool_result", "tool_result", "tool_use", "tool_result"]
     assert [block.kind for block in session.blocks] == kinds
     assert (session.source, session.title, session.window, pairs(session)) == ("qwen-code", "hi", 100_000, 3)
@@ -97,52 +97,52 @@ def test_records_are_read_with_thoughts_calls_and_usage() -> None:
 def test_thoughts_beside_the_answer_are_counted_by_the_total() -> None:
     lines = [record(1, "user", [text("hi")]), answer(2, [text("yes")], 100)]
     lines[1]["usageMetadata"]["totalTokenCount"] = 107
-    assert output_tokens(opened(lines, lines=True)) == 7
+    assert output_tokens(open_value(lines, lines=True)) == 7
 
 
 def test_a_compression_leaves_its_history_and_what_was_being_sent() -> None:
-    session = opened(COMPRESSED, lines=True)
-    assert sent(session)[2] == ["so far", "Got it.", "a = 1", "no", 'read_file {"path":"d"}', "d = 2"]
+    session = open_value(COMPRESSED, lines=True)
+    assert list_sent(session)[2] == ["so far", "Got it.", "a = 1", "no", 'read_file {"path":"d"}', "d = 2"]
     assert {seen.request for seen in session.observed} == {2}
     assert session.observed[0].edit.facts == {"preTokens": 900}
 
 
 def test_what_was_asked_beside_the_chat_is_billed_with_it() -> None:
     """By agents of the tool, and for summaries: told of with their usage, but not with their prompts."""
-    session = opened(COMPRESSED, lines=True)
+    session = open_value(COMPRESSED, lines=True)
     (aside,) = session.subagents
     assert (aside.title, texts(aside), prompt_tokens(aside), output_tokens(aside)) == ("summary", ["So far."], 150, 7)
     assert session.blocks[aside.at].text == "d = 2"
     agent = {"event.name": "qwen-code.api_response", "input_token_count": 60, "output_token_count": 3}
     rounds = [{"uiEvent": {**agent, "subagent_name": "scout", "prompt_id": f"s#scout-1#{n}"}} for n in range(2)]
     told = [record(9 + n, "system", subtype="ui_telemetry", systemPayload=payload) for n, payload in enumerate(rounds)]
-    (scout,) = opened([*LINES, *told], lines=True).subagents
+    (scout,) = open_value([*LINES, *told], lines=True).subagents
     assert (scout.title, len(scout.requests), prompt_tokens(scout)) == ("scout", 2, 120)
 
 
 def test_what_a_compression_that_was_written_late_holds_of_later_answers_is_left_out() -> None:
     late = [*SUMMARY, {"role": "user", "parts": [result("c3", "d = 2")]}, {"role": "model", "parts": [text("It is 2.")]}]
     lines = [*LINES, compression(9, late), answer(10, [text("It is 2.")], 90)]
-    assert sent(opened(lines, lines=True))[2] == sent(opened(COMPRESSED, lines=True))[2]
+    assert list_sent(open_value(lines, lines=True))[2] == list_sent(open_value(COMPRESSED, lines=True))[2]
 
 
 def test_a_rewind_is_a_branch_and_a_notification_is_no_prompt() -> None:
     lines = [*LINES, record(9, "user", [text("again")], parent=3), answer(10, [text("ok")], 120)]
-    session = opened(lines, lines=True)
+    session = open_value(lines, lines=True)
     assert texts(session)[-2:] == ["again", "ok"]
     assert [texts(branch)[-1] for branch in session.branches] == ["d = 2"]
     told = record(9, "user", [text("a task ended")], subtype="notification")
-    assert opened([*LINES, told], lines=True).messages[-1].origin == "meta"
+    assert open_value([*LINES, told], lines=True).messages[-1].origin == "meta"
 
 
 def test_a_fork_of_a_known_tool_is_claimed_by_what_its_records_hold(tmp_path: Path) -> None:
     for name, lines in {"whole": LINES, "system": LINES[1:2]}.items():
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(data_of(lines, lines=True))
-        assert claimed(path) == [IMPORTER.name]
+        assert list_claims(path) == [IMPORTER.name]
     own = record(1, "user") | {"message": {"role": "user", "content": "hi"}}
     path.write_bytes(data_of([own], lines=True))
-    assert claimed(path) == ["claude-code"]
+    assert list_claims(path) == ["claude-code"]
 
 
 def test_nothing_breaks() -> None:
@@ -163,7 +163,7 @@ def test_sessions_are_found(tmp_path: Path, variables: dict[str, str]) -> None:
 
 def test_the_real_sessions_are_what_they_say(shared: Callable[..., Path]) -> None:
     path = shared("data", "new", "qwen-code", "qwen-019f0000-0000-7000-8000-000000000001.jsonl")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     session = turnscope.load(path)
     assert (len(session.requests), pairs(session), prompt_tokens(session)) == (2, 1, 0)
     assert [message.origin for message in session.messages] == ["prompt", "answer", "tool", "answer", "meta"]

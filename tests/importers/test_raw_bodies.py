@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,31 @@ def test_a_body_that_is_gone_is_a_note(tmp_path: Path) -> None:
     assert any("1.request.json is not in the folder" in note.what for note in session.notes)
 
 
-def test_a_recorded_folder_says_what_its_transcript_says(tmp_path: Path) -> None:
-    from tests.wire import opened
+@pytest.mark.parametrize("name", ["raw", "raw/index.jsonl", "raw.zip"])
+def test_a_body_without_a_line_in_the_index_is_a_note_on_the_session_that_it_names(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    raw = tmp_path / "raw"
+    index = (raw / "index.jsonl").read_text("utf-8")
+    row = {"session_id": "s2", "request_file": "a.request.json", "response_file": "a.response.json"}
+    (raw / "a.request.json").write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi."}]}), "utf-8")
+    (raw / "a.response.json").write_text(json.dumps({"role": "assistant", "content": "Hello."}), "utf-8")
+    (raw / "index.jsonl").write_text(index + json.dumps(row) + "\n", "utf-8")
+    for file, user in (("b", json.dumps({"session_id": "s2"})), ("c", "user_1_account__session_s1"), ("d", "no-id")):
+        body = {"model": "m", "messages": [{"role": "user", "content": "Go on."}], "metadata": {"user_id": user}}
+        (raw / f"{file}.request.json").write_text(json.dumps(body), "utf-8")
+    shutil.make_archive(str(raw), "zip", tmp_path, "raw")
+    said = {
+        session.id: [note.what for note in session.notes if "has no line in index.jsonl: it was aborted" in note.what]
+        for session in (turnscope.load(tmp_path / name, entry) for entry in turnscope.entries(tmp_path / name))
+    }
+    assert [what.split()[2] for what in said["s1"]] == ["c.request.json", "d.request.json"]
+    assert [what.split()[2] for what in said["s2"]] == ["b.request.json"]
 
-    with opened(shared("data", "wire", "claude", "E-raw")) as run:
+
+def test_a_recorded_folder_says_what_its_transcript_says(tmp_path: Path) -> None:
+    from tests.wire import open_run
+
+    with open_run(shared("data", "wire", "claude", "E-raw")) as run:
         raw = turnscope.load(run.transcripts / "raw")
         transcript = next(run.transcripts.glob(".claude/projects/*/*.jsonl"))
         told = turnscope.load(transcript)
@@ -73,3 +95,41 @@ def test_check_takes_a_folder_of_bodies_as_exact(tmp_path: Path) -> None:
     found = check(tmp_path / "raw", Limits(exact=True))
     assert found.ok
     assert "the log holds the body of each of its 4 requests" in found.summary
+
+
+def test_calls_that_share_nothing_with_the_first_conversation_are_those_of_subagents(tmp_path: Path) -> None:
+    write(tmp_path)
+    raw = tmp_path / "raw"
+    row = {"session_id": "s1", "request_file": "a.request.json", "response_file": "a.response.json"}
+    asked = {"role": "user", "content": "Read the file src/file_1.py."}
+    (raw / "a.request.json").write_text(json.dumps({"model": "claude-sonnet-4-5", "messages": [asked]}), encoding="utf-8")
+    answer = {"role": "assistant", "type": "message", "content": [{"type": "text", "text": "It is read."}]}
+    (raw / "a.response.json").write_text(json.dumps(answer), encoding="utf-8")
+    with (raw / "index.jsonl").open("a", encoding="utf-8") as index:
+        index.write(json.dumps(row) + "\n")
+    text = (
+        (raw / "0.response.json")
+        .read_text("utf-8")
+        .replace('"path": "src/file_1.py"', '"prompt": "Read the file src/file_1.py."')
+    )
+    (raw / "0.response.json").write_text(text, encoding="utf-8")
+    session = turnscope.load(raw)
+    (agent,) = session.subagents
+    assert (len(session.requests), len(agent.requests)) == (4, 1)
+    assert session.blocks[agent.at].kind == "tool_use"
+    found = check(raw, Limits(exact=True))
+    assert found.ok
+    assert "each of its 5 requests" in found.summary
+
+
+def test_redacted_thinking_has_the_size_that_its_signature_tells(tmp_path: Path) -> None:
+    write(tmp_path)
+    answer = tmp_path / "raw" / "3.response.json"
+    thought = {"type": "thinking", "thinking": "<REDACTED>", "signature": "A" * (230 + 1_600)}
+    document = json.loads(answer.read_text("utf-8"))
+    document = {**document, "content": [thought, *document["content"]], "usage": {"input_tokens": 9, "output_tokens": 320}}
+    answer.write_text(json.dumps(document), encoding="utf-8")
+    session = turnscope.load(tmp_path / "raw")
+    (block,) = [block for block in session.blocks if block.kind == "thinking"]
+    assert block.text == ""
+    assert 290 < turnscope.replay(session).ledger.count_tokens(block.at, block.at + 1) < 320

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from formats import opened
+from formats import open_value
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
@@ -20,14 +20,14 @@ from turnscope.ports.openwebui.messages import convert_messages, drop_blanks, lo
 from turnscope.reading.jan_threads import convert_message, split_waves
 from turnscope.session.model import Request, Session
 
-from tests.goldens._apps import sent
+from tests.goldens._apps import list_sent
 
 
-def planned(session: Session, name: str) -> list[Plan]:
+def make_plans(session: Session, name: str) -> list[Plan]:
     return list(replay(session, load(name), build_ledger(session, CHARS)))
 
 
-def plain(messages: list[dict[str, Any]]) -> list[Any]:
+def simplify(messages: list[dict[str, Any]]) -> list[Any]:
     """Messages without what only a provider's form tells: parsed arguments, a list that holds one text."""
     found = []
     for message in messages:
@@ -55,14 +55,14 @@ TOPIC: list[dict[str, Any]] = [
 
 def test_a_lobehub_topic_is_sent_as_the_app_would() -> None:
     rows = [{**row, "createdAt": f"2026-01-01T00:00:{n:02}Z"} for n, row in enumerate(TOPIC)]
-    session = opened({"version": "2.0", "title": "T", "exportedAt": "2026-01-01T00:01:00Z", "messages": rows})
-    session = asked_on(session)
-    said = sent(session, planned(session, "lobehub-2026")[-1], "")
-    assert plain(said) == plain([made.message for made in prepare_messages(TOPIC, Shape(files=True))])
+    session = open_value({"version": "2.0", "title": "T", "exportedAt": "2026-01-01T00:01:00Z", "messages": rows})
+    session = ask_again(session)
+    said = list_sent(session, make_plans(session, "lobehub-2026")[-1], "")
+    assert simplify(said) == simplify([made.message for made in prepare_messages(TOPIC, Shape(files=True))])
     assert FAILED in [message["content"] for message in said]
 
 
-def asked_on(session: Session) -> Session:
+def ask_again(session: Session) -> Session:
     """The session with one more request, which asks what its last message asks."""
     turn, end = session.blocks[-1].turn, len(session.blocks)
     return structs.replace(session, requests=(*session.requests, Request(len(session.requests), turn, end, end)))
@@ -88,10 +88,10 @@ def test_an_open_webui_chat_is_sent_as_its_stored_items() -> None:
         {"id": "u3", "parentId": "a2", "role": "user", "content": "ok", **about},
         {"id": "a3", "parentId": "u3", "role": "assistant", "content": "Bye.", **about},
     ]
-    session = opened([{"id": "c", "chat": {"history": {"messages": {m["id"]: m for m in path}, "currentId": "a3"}}}])
-    plans = planned(session, "openwebui")
-    assert plain(sent(session, plans[-1], "")) == plain(drop_blanks(convert_messages(load_messages(path[:5]))))
-    amid = sent(session, plans[1], "")  # the second request of the first answer: nothing of what came later is in it
+    session = open_value([{"id": "c", "chat": {"history": {"messages": {m["id"]: m for m in path}, "currentId": "a3"}}}])
+    plans = make_plans(session, "openwebui")
+    assert simplify(list_sent(session, plans[-1], "")) == simplify(drop_blanks(convert_messages(load_messages(path[:5]))))
+    amid = list_sent(session, plans[1], "")  # the second request of the first answer: nothing of what came later is in it
     assert [message["role"] for message in amid] == ["user", "assistant", "tool"]
 
 
@@ -111,7 +111,7 @@ def test_an_open_webui_chat_is_compacted_by_its_stored_usage(threshold: int) -> 
         for n in range(4)
         for role, up in (("user", f"a{n - 1}" if n else None), ("assistant", f"u{n}"))
     ]
-    session = opened([{"id": "c", "chat": {"history": {"messages": {m["id"]: m for m in path}, "currentId": "a3"}}}])
+    session = open_value([{"id": "c", "chat": {"history": {"messages": {m["id"]: m for m in path}, "currentId": "a3"}}}])
     chosen = load("openwebui-compaction")
     own = [
         replace(s, params=replace(s.params, threshold=threshold)) if hasattr(s.params, "threshold") else s for s in chosen.rules
@@ -134,8 +134,8 @@ def test_a_jan_thread_is_sent_by_its_stored_parts() -> None:
         {"id": "a2", "role": "assistant", "content": [part("Bye.")]},
     ]
     rows = [{"object": "thread.message", "created_at": n, "metadata": {}, **row} for n, row in enumerate(rows)]
-    session = opened(rows, lines=True)
-    plan = planned(session, "jan")[-1]
+    session = open_value(rows, lines=True)
+    plan = make_plans(session, "jan")[-1]
     shown = [{**convert_message(row), "metadata": row["metadata"]} for row in rows[:3]]
     texts = [
         p["text"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, opened, pairs, survives, texts, told
+from formats import list_blocks, list_claims, open_value, pairs, survives, texts
 from turnscope.importers.swe_agent import IMPORTER
 from turnscope.planning.render import render
 
@@ -51,8 +51,8 @@ def run(history: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_calls_with_ids() -> None:
-    session = opened(run(NEW), name="made.traj")
-    assert told(session) == [
+    session = open_value(run(NEW), name="made.traj")
+    assert list_blocks(session) == [
         ("system", "system", "Be brief."),
         ("user", "text", "go"),
         ("assistant", "thinking", "hm"),
@@ -63,22 +63,30 @@ def test_calls_with_ids() -> None:
     ]
     assert (pairs(session), [request.model for request in session.requests]) == (1, ["m", "m"])
     assert (session.id, session.about["exit_status"]) == ("made", "submitted (exit_cost)")
-    assert session.notes[0].what == "the log tells the run's totals alone: 2 calls, 9 tokens sent, 0 received, 0.5 USD"
+    assert session.notes[0].what == "the log reports the run's totals alone: 2 calls, 9 tokens sent, 0 received, 0.5 USD"
     assert session.about["run_usd"] == 0.5
 
 
 def test_commands_in_texts_become_calls_and_examples_are_no_requests() -> None:
-    session = opened(run(OLD))
-    assert [kind for _, kind, _ in told(session)][4:] == ["text", "tool_use", "tool_result", "text", "text", "text", "tool_use"]
+    session = open_value(run(OLD))
+    assert [kind for _, kind, _ in list_blocks(session)][4:] == [
+        "text",
+        "tool_use",
+        "tool_result",
+        "text",
+        "text",
+        "text",
+        "tool_use",
+    ]
     assert texts(session)[4:7] == ["look", 'command {"command":"ls"}', "a"]
     assert (len(session.requests), pairs(session)) == (3, 1)
     origins = ["system", "meta", "answer", "prompt", "answer", "tool", "answer", "meta", "answer"]
     assert [message.origin for message in session.messages] == origins, "what the tool says of a wrong answer is no prompt"
 
 
-def test_steps_stand_in_for_a_history() -> None:
+def test_steps_replace_a_history() -> None:
     steps = [{**STEP, "query": [SYSTEM, TASK]}, {**STEP, "response": "done", "observation": ""}]
-    session = opened({"trajectory": steps, "info": {}, "environment": "main"})
+    session = open_value({"trajectory": steps, "info": {}, "environment": "main"})
     assert texts(session) == ["Be brief.", "go", "look", 'command {"command":"ls"}', "a", "done"]
 
 
@@ -87,7 +95,7 @@ def test_what_a_query_elides_is_no_longer_in_the_request() -> None:
     last = {"role": "assistant", "content": "over", "action": ""}
     history = [*NEW, {"role": "user", "content": "go on", "message_type": "observation"}, last]
     queries = [NEW[:2], NEW[:4], [*NEW[:3], elided, NEW[4], history[5]]]
-    session = opened({**run(history), "trajectory": [{**STEP, "query": query} for query in queries]})
+    session = open_value({**run(history), "trajectory": [{**STEP, "query": query} for query in queries]})
     assert [(seen.request, seen.edit.action) for seen in session.observed] == [(2, "clear")]
     plan = turnscope.replay(session).plans[2]
     sent = json.dumps(render(plan.after, session, {}))
@@ -104,7 +112,7 @@ def test_nothing_breaks(history: Any) -> None:
 
 def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "swe-agent", "pydantic-8316.traj")
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     (session,) = turnscope.load_all(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (22, 46, 22)
     assert "161683 tokens sent, 968 received, 0.3017616 USD" in session.notes[0].what

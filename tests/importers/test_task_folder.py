@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,12 @@ def text(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said}
 
 
-def asked(ts: int, index: int | None, **info: Any) -> dict[str, Any]:
+def make_request(ts: int, index: int | None, **info: Any) -> dict[str, Any]:
     event = {"ts": ts, "type": "say", "say": "api_req_started", "text": json.dumps(info)}
     return event | ({} if index is None else {"conversationHistoryIndex": index})
 
 
-def shown(ts: int, mask: Any = None, **more: Any) -> dict[str, Any]:
+def make_event(ts: int, mask: Any = None, **more: Any) -> dict[str, Any]:
     event = {"ts": ts, "type": "say", "say": "text", "text": "so", **more}
     return event | ({} if mask is None else {"conversationHistoryDeletedRange": mask})
 
@@ -70,7 +71,7 @@ def task(pairs: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     for n in range(pairs):
         said = "<task>\ngo\n</task>" if not n else f"[list_files for '{n}'] Result:\nfile {n}"
         ts = NOON + n * 10_000
-        screen += [asked(ts + 10, 2 * n - 1, tokensIn=1_000 * n + 500, tokensOut=20), shown(ts + 5_000)]
+        screen += [make_request(ts + 10, 2 * n - 1, tokensIn=1_000 * n + 500, tokensOut=20), make_event(ts + 5_000)]
         history.append({"role": "user", "content": [text(said), text(ENV)], "ts": ts + 100})
         call = f"Looking.\n<list_files>\n<path>{n + 1}</path>\n</list_files>"
         history.append({"role": "assistant", "content": [text(call)], "ts": ts + 6_000})
@@ -160,7 +161,7 @@ def test_a_request_that_was_cut_off_has_no_answer(tmp_path: Path) -> None:
 
 def test_a_request_tried_twice_is_two_requests_of_which_the_last_is_answered(tmp_path: Path) -> None:
     history, screen = task(2)
-    screen.insert(3, asked(NOON + 9_000, 1, cancelReason="streaming_failed"))
+    screen.insert(3, make_request(NOON + 9_000, 1, cancelReason="streaming_failed"))
     session = folder(tmp_path, history, screen)
     assert [(r.usage is None, r.cut == r.stop) for r in session.requests] == [(False, False), (True, True), (False, False)]
     assert session.requests[1].stop_reason == "streaming_failed"
@@ -182,6 +183,44 @@ def test_the_screen_alone_gives_the_conversation(tmp_path: Path) -> None:
         ("assistant", "text", ""),
     ]
     assert session.blocks[3].raw["input"] == {"path": "1"}
+
+
+def test_the_screen_alone_keeps_reasoning_images_plans_and_the_end(tmp_path: Path) -> None:
+    def make_event(at: int, **more: Any) -> dict[str, Any]:
+        return {"ts": NOON + at, "type": "say", **more}
+
+    def request(at: int, text: str) -> dict[str, Any]:
+        return make_event(at, say="api_req_started", text=json.dumps({"request": text, "tokensIn": 5, "tokensOut": 2}))
+
+    image = "data:image/png;base64,aGk="
+    screen = [
+        make_event(0, say="text", text="go", images=[image]),
+        request(1, f"<task>\ngo\n</task>\n\n{ENV}"),
+        make_event(2, say="reasoning", text="hm"),
+        make_event(3, type="ask", ask="plan_mode_respond", text='{"response": "A plan.", "options": []}'),
+        request(4, f"yes\n\n{ENV}"),
+        make_event(5, say="reasoning", text="hm again"),
+        make_event(6, say="text", text="Done."),
+        make_event(7, say="completion_result", text="All of it is done."),
+    ]
+    session = folder(tmp_path, None, screen)
+    assert [block.text for block in session.blocks if block.role == "assistant"] == [
+        *("hm", "A plan."),
+        *("hm again", "Done.", "All of it is done."),
+    ]
+    assert [block.kind for block in session.blocks if block.role == "user"].count("image") == 1
+
+
+def test_a_real_screen_alone_keeps_every_text_of_the_model(shared: Callable[..., Path], tmp_path: Path) -> None:
+    path = shared("data", "open", "roo-cline", "ac8aa7b4", "ui_messages.json")
+    (tmp_path / "ui_messages.json").write_bytes(path.read_bytes())
+    session, events = turnscope.load(tmp_path / "ui_messages.json"), json.loads(path.read_text())
+    begun = next(n for n, event in enumerate(events) if event.get("say") == "api_req_started")
+    uses = [block.raw["input"] for block in session.blocks if block.kind == "tool_use"]
+    held = {block.text for block in session.blocks} | {given["text"] for given in uses if "text" in given}
+    for kind in ("reasoning", "text", "completion_result"):
+        said = {event["text"] for event in events[begun:] if event.get("say") == kind and event["text"].strip()}
+        assert said <= held, kind
 
 
 def test_a_history_alone_is_read_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -214,7 +253,7 @@ def test_a_changed_file_of_the_folder_belongs_to_the_session(tmp_path: Path) -> 
 )
 def test_cached_tokens_are_counted_once(tmp_path: Path, infos: list[dict[str, Any]], expected: list[Usage | None]) -> None:
     history, _ = task(1)
-    session = folder(tmp_path, history, [asked(NOON + 10, None, **info) for info in infos])
+    session = folder(tmp_path, history, [make_request(NOON + 10, None, **info) for info in infos])
     assert [r.usage for r in session.requests] == expected
 
 
@@ -262,7 +301,7 @@ def test_native_calls_and_prose_about_tools_are_left_alone() -> None:
 # --- what left the window ---------------------------------------------------------------------------------------------------
 
 
-def sent(session: Session, policy: str = "as-recorded") -> list[list[Any]]:
+def list_sent(session: Session, policy: str = "as-recorded") -> list[list[Any]]:
     """Contents of the messages of each request."""
     bodies = (render.render(plan.after, session) for plan in turnscope.replay(session, policy).plans)
     return [[message["content"] for message in body["messages"]] for body in bodies]
@@ -274,7 +313,7 @@ def test_a_mask_hides_messages_from_the_request_on_whose_first_event_bears_it(tm
         if mask:
             screen[2 + 2 * n]["conversationHistoryDeletedRange"] = mask
     session = folder(tmp_path, history, screen)
-    assert [len(messages) for messages in sent(session)] == [1, 3, 5, 5, 5]
+    assert [len(messages) for messages in list_sent(session)] == [1, 3, 5, 5, 5]
     assert [(o.request, o.edit.action) for o in session.observed if o.edit.facts] == [(3, "drop"), (4, "drop")]
 
 
@@ -298,10 +337,10 @@ def test_the_screen_alone_tells_what_was_masked_as_both_files_do(tmp_path: Path,
     if not named:
         screen = [{k: v for k, v in event.items() if k != "conversationHistoryIndex"} for event in screen]
     alone = folder(tmp_path, None, screen)
-    assert [len(messages) for messages in sent(alone)] == [1, 3, 5, 5, 7, 5, 5] == [len(m) for m in sent(both)]
+    assert [len(messages) for messages in list_sent(alone)] == [1, 3, 5, 5, 7, 5, 5] == [len(m) for m in list_sent(both)]
     dropped = [[(o.request, o.edit.action) for o in session.observed if o.edit.facts] for session in (alone, both)]
     assert dropped[0] == dropped[1] == [(3, "drop"), (5, "drop"), (6, "drop")]
-    last = [message[0] for message in sent(alone)[-1]]
+    last = [message[0] for message in list_sent(alone)[-1]]
     assert last[0]["text"] == "<task>\ngo\n</task>", "the task itself stays"
     assert "file 6" in json.dumps(last[-1]), "and so does what came behind the range"
 
@@ -310,14 +349,14 @@ def test_a_request_that_the_screen_shows_twice_sent_its_message_once(tmp_path: P
     screen = screen_alone(4, {3: [2, 3]})
     screen.insert(5, dict(screen[5]))  # the third one failed before it said anything
     session = folder(tmp_path, None, screen)
-    assert [len(messages) for messages in sent(session)] == [1, 3, 5, 5, 5]
+    assert [len(messages) for messages in list_sent(session)] == [1, 3, 5, 5, 5]
     assert [message.role for message in session.messages] == ["user", "assistant"] * 4
 
 
 def test_a_result_whose_call_is_masked_is_left_out_as_cline_does(tmp_path: Path) -> None:
     history, screen = task(4)
     screen[8]["conversationHistoryDeletedRange"] = [2, 3]
-    last = sent(folder(tmp_path, history, screen))[-1]
+    last = list_sent(folder(tmp_path, history, screen))[-1]
     assert last[2] == [text(ENV)]
 
 
@@ -325,7 +364,7 @@ def test_a_mask_that_shrinks_shows_messages_again(tmp_path: Path) -> None:
     history, screen = task(5)
     screen[8]["conversationHistoryDeletedRange"] = [2, 5]
     screen[10]["conversationHistoryDeletedRange"] = [2, 3]
-    assert [len(messages) for messages in sent(folder(tmp_path, history, screen))] == [1, 3, 5, 3, 7]
+    assert [len(messages) for messages in list_sent(folder(tmp_path, history, screen))] == [1, 3, 5, 3, 7]
 
 
 def test_rewritten_texts_show_at_the_request_after_the_one_whose_time_they_bear(tmp_path: Path) -> None:
@@ -336,7 +375,7 @@ def test_rewritten_texts_show_at_the_request_after_the_one_whose_time_they_bear(
         [2, [2, [[0, [[times[0], "text", ["older"], []], [times[1], "text", ["newer"], []]]]]]],
     ]
     session = folder(tmp_path, history, screen, context_history=edits)
-    first, second = ([messages[n] for messages in sent(session) if len(messages) > n] for n in (1, 2))
+    first, second = ([messages[n] for messages in list_sent(session) if len(messages) > n] for n in (1, 2))
     assert [content[0]["text"] for content in first] == ["Looking.\n", "Looking.\n", "cut here"]
     assert [len(content) for content in first] == [2, 2, 1]
     assert [content[0]["content"][0]["text"] for content in second] == ["older", "newer", "newer"]
@@ -346,7 +385,7 @@ def test_a_text_in_the_block_behind_its_header_is_rewritten_inside_the_result(tm
     history, screen = task(3)
     history[2]["content"] = [text("[list_files for '1'] Result:"), text("file 1"), text(ENV)]
     edits = [[2, [2, [[1, [[screen[3]["ts"], "text", ["taken out"], []]]]]]]]
-    bodies = sent(folder(tmp_path, history, screen, context_history=edits))
+    bodies = list_sent(folder(tmp_path, history, screen, context_history=edits))
     assert [body[2][0]["content"] for body in bodies[1:]] == [
         [text("[list_files for '1'] Result:\nfile 1")],
         [text("[list_files for '1'] Result:\ntaken out")],
@@ -357,7 +396,7 @@ def test_an_edit_of_a_hidden_message_stays_hidden(tmp_path: Path) -> None:
     history, screen = task(4)
     screen[8]["conversationHistoryDeletedRange"] = [2, 3]
     edits = [[2, [2, [[0, [[screen[5]["ts"], "text", ["never shown"], []]]]]]]]
-    assert "never shown" not in json.dumps(sent(folder(tmp_path, history, screen, context_history=edits))[-1])
+    assert "never shown" not in json.dumps(list_sent(folder(tmp_path, history, screen, context_history=edits))[-1])
 
 
 @needs_goldens
@@ -370,7 +409,7 @@ def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_
     steps, expect = found["input"]["steps"], found["expect"]["steps"]
     history, screen = original_tasks.cline(found)
     session = folder(tmp_path, history, screen)
-    assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
+    assert [len(messages) for messages in list_sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:
         plans = turnscope.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
         assert [plan.get_state("hide_oldest_pairs").range for plan in plans] == [
@@ -386,7 +425,7 @@ def roo_history() -> list[dict[str, Any]]:
 
 def roo_screen(pairs: int = 4) -> list[dict[str, Any]]:
     rows = [
-        (asked(NOON + n * 20_000, None, apiProtocol="openai", tokensIn=10), shown(NOON + n * 20_000 + 9_000))
+        (make_request(NOON + n * 20_000, None, apiProtocol="openai", tokensIn=10), make_event(NOON + n * 20_000 + 9_000))
         for n in range(pairs)
     ]
     return [event for row in rows for event in row]
@@ -399,7 +438,7 @@ def test_a_truncation_of_roo_hides_what_it_tagged_behind_an_unmerged_marker(tmp_
     history.insert(3, {"role": "user", "content": "[2 hidden]", "ts": NOON, "isTruncationMarker": True, "truncationId": "T"})
     event = {"ts": NOON, "type": "say", "say": "sliding_window_truncation", "contextTruncation": {"truncationId": "T"}}
     screen.insert(5, event)  # behind the third request, before its answer
-    bodies = sent(folder(tmp_path, history, screen))
+    bodies = list_sent(folder(tmp_path, history, screen))
     assert bodies[1][1:] == [[text("assistant 1")], [text("user 2")]]
     assert bodies[2][1:] == ["[2 hidden]", [text("assistant 3")], [text("user 4")]]
     assert len(bodies[3]) == 6
@@ -417,7 +456,7 @@ def test_a_condensation_of_roo_replaces_everything_by_its_summary_and_a_second_s
     for place, name in ((3, "C1"), (6, "C2")):
         event = {"ts": NOON, "type": "say", "say": "condense_context", "text": "", "contextCondense": {"condenseId": name}}
         screen.insert(place, event)
-    bodies = sent(folder(tmp_path, history, screen))
+    bodies = list_sent(folder(tmp_path, history, screen))
     assert bodies[1] == [[text("summary 1")]]
     assert bodies[2] == [[text("summary 2")]]
     assert bodies[3] == [[text("summary 2")], [text("assistant 5")], [text("user 6")]]
@@ -434,7 +473,7 @@ def test_a_truncation_hides_only_what_no_summary_stands_for(tmp_path: Path) -> N
     for place, say, what in ((3, "condense_context", "contextCondense"), (6, "sliding_window_truncation", "contextTruncation")):
         about = {"condenseId": "C"} if place == 3 else {"truncationId": "T"}
         screen.insert(place, {"ts": NOON, "type": "say", "say": say, what: about})
-    bodies = sent(folder(tmp_path, history, screen))
+    bodies = list_sent(folder(tmp_path, history, screen))
     assert bodies[1] == ["so far"]
     assert bodies[2] == ["so far", "[3 hidden]", [text("user 4")]]
 

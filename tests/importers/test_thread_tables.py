@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from formats import claimed, data_of, database, output_tokens, prompt_tokens, survives, texts, threads
+from formats import data_of, database, list_claims, output_tokens, prompt_tokens, survives, texts, threads
 from turnscope.importers.thread_tables import IMPORTER
 
 USED = {"input_tokens": 30, "output_tokens": 7, "model": "m-1"}
@@ -36,7 +36,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def as_csv(rows: list[dict[str, Any]]) -> bytes:
+def format_csv(rows: list[dict[str, Any]]) -> bytes:
     held = StringIO()
     writer = csv.DictWriter(held, list(rows[0]))
     writer.writeheader()
@@ -45,7 +45,7 @@ def as_csv(rows: list[dict[str, Any]]) -> bytes:
 
 
 FILES = [
-    as_csv(ROWS),
+    format_csv(ROWS),
     data_of(ROWS),
     data_of(ROWS, lines=True),
     data_of({"conversation_threads": [], "conversation_messages": ROWS}),
@@ -64,7 +64,7 @@ def test_rows_are_put_in_order(data: bytes) -> None:
 
 def test_a_database_lists_its_threads(tmp_path: Path) -> None:
     path = database(tmp_path / "x.db", {"conversation_threads": [{"thread_id": "a"}], "conversation_messages": ROWS})
-    assert claimed(path) == [IMPORTER.name]
+    assert list_claims(path) == [IMPORTER.name]
     assert [(session.id, texts(session)[0]) for session in turnscope.load_all(path)] == [("b", "hi"), ("a", "go")]
 
 

@@ -62,7 +62,7 @@ def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session
             edit = Edit(move, "", Span(start, stop), tuple(some), slot=str(width) if start == stop else "")
             try:
                 envelope, _ = envelope.replace(edit, n, ledger)
-            except RuleError:  # a stand-in cannot be cut, an insert needs something
+            except RuleError:  # a placeholder cannot be cut, an insert needs something
                 continue
         made, anew = render_envelope(envelope, now, before), render_envelope(envelope, now)
         assert (made.tools, made.system, made.messages, made.points) == (anew.tools, anew.system, anew.messages, anew.points)
@@ -81,7 +81,7 @@ def test_bodies_of_every_policy_are_the_same_one_after_the_other(name: str, sess
         assert bodies.lint(made, MODEL, PRICES) == lint(made, MODEL)
 
 
-def said(role: str, *blocks: Any) -> dict[str, Any]:
+def make_message(role: str, *blocks: Any) -> dict[str, Any]:
     return {"role": role, "content": [*blocks]}
 
 
@@ -96,17 +96,17 @@ def result(name: str) -> Any:
 TEXT: Any = {"type": "text", "text": "said"}
 MARKED: Any = TEXT | {"cache_control": {"type": "ephemeral"}}
 GOOD = [
-    *([said("assistant", call(name)), said("user", result(name))] for name in "abcd"),
-    *([said("assistant", TEXT), said("user", block)] for block in (TEXT, MARKED, MARKED)),
+    *([make_message("assistant", call(name)), make_message("user", result(name))] for name in "abcd"),
+    *([make_message("assistant", TEXT), make_message("user", block)] for block in (TEXT, MARKED, MARKED)),
 ]
 WRONG = [
-    [said("assistant", call("a")), said("user", TEXT)],
-    [said("user", result("a"))],
-    [said("assistant", {"type": "thinking", "thinking": "t", "signature": ""}), said("user", TEXT)],
+    [make_message("assistant", call("a")), make_message("user", TEXT)],
+    [make_message("user", result("a"))],
+    [make_message("assistant", {"type": "thinking", "thinking": "t", "signature": ""}), make_message("user", TEXT)],
     [{"role": "assistant", "content": "ends "}],
     [{"role": "x", "content": "said"}],
-    [said("user")],
-    [said("user", "no block", {"type": "text", "text": ""})],
+    [make_message("user")],
+    [make_message("user", "no block", {"type": "text", "text": ""})],
     [None],
 ]
 exchanges = st.one_of(st.sampled_from(GOOD), st.sampled_from(GOOD), st.sampled_from(WRONG))
@@ -115,7 +115,7 @@ exchanges = st.one_of(st.sampled_from(GOOD), st.sampled_from(GOOD), st.sampled_f
 @settings(max_examples=examples(400))
 @given(st.lists(st.tuples(exchanges, st.sampled_from([0, 0, 0, 1, 3])), max_size=8))
 def test_what_was_read_once_is_not_read_again_and_every_mistake_is_found(new: list[Any]) -> None:
-    messages: list[Any] = [said("user", TEXT)]
+    messages: list[Any] = [make_message("user", TEXT)]
     passed = None
     for some, lost in new:
         before = messages

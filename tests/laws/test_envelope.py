@@ -77,7 +77,7 @@ def test_any_edits_keep_the_tiling_and_its_counts_and_undo_gives_back_what_was(d
         assert envelope.counts == before.counts
 
 
-def test_a_stand_in_cannot_be_cut_but_can_be_swallowed_or_restored(ten: tuple[Session, Ledger]) -> None:
+def test_a_placeholder_cannot_be_cut_but_can_be_swallowed_or_restored(ten: tuple[Session, Ledger]) -> None:
     _, ledger = ten
     whole = Envelope().grow(10, ledger)
     stood, _ = whole.replace(Edit("condense", "b", Span(2, 6), (Part(text="sum"),)), 0, ledger)

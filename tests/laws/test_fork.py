@@ -59,7 +59,7 @@ loops = st.builds(
 )
 
 
-def refused(session: Session, ledger: Ledger) -> tuple[Problem, ...]:
+def find_refusals(session: Session, ledger: Ledger) -> tuple[Problem, ...]:
     """What a provider would reject in the next request of a session, with everything kept."""
     end = len(session.blocks)
     request = Request(n=len(session.requests), turn=0, cut=end, stop=end, model=MODEL)
@@ -78,7 +78,7 @@ def test_a_fork_at_any_request_is_whole_and_has_no_open_call(session: Session) -
         assert all(block.pair < 0 or fork.blocks[block.pair].pair == block.at for block in fork.blocks)
         said = [block.raw for block in fork.blocks if NO_RESULT not in block.text]
         assert said == [block.raw for block in session.blocks[: request.cut]], "nothing that was said is lost"
-        assert not [p for p in refused(fork, ledger_of(fork)) if "call" in p.what or "result" in p.what]
+        assert not [p for p in find_refusals(fork, ledger_of(fork)) if "call" in p.what or "result" in p.what]
 
 
 @given(loops, st.integers(0, 40))
@@ -97,7 +97,7 @@ def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(pat
         fork = recorded.fork(n)
         assert portable._check(fork, "fork") is fork
         ledger = opening.count_session(fork, memo)
-        assert refused(fork, ledger) == ()
+        assert find_refusals(fork, ledger) == ()
         if n % 8 == 0 or n > len(recorded.plans) - 3:  # each of them holds all that the forks before it hold
             assert [*replay(fork, recorded.policy, ledger)] == [*recorded.plans[:n]]
 

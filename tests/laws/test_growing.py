@@ -34,7 +34,7 @@ def grown(session: Session) -> tuple[LiveSession, list]:
 
 @given(sessions)
 def test_growing_gives_the_session_that_building_gives(session: Session) -> None:
-    session = structs.replace(session, source=CHAT)  # a log's first request is planned with what it was billed
+    session = structs.replace(session, source=CHAT)  # what grew elsewhere is planned with what its first bill tells
     growing, plans = grown(session)
     assert growing.session.blocks == session.blocks
     assert [(m.start, m.stop, m.role) for m in growing.session.messages] == [

@@ -41,7 +41,7 @@ class Cuts:
     cuts: Mapping[int, Cut] = field(default_factory=dict)
 
 
-def _cut(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
+def _drop_conversations(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     cut = params.cuts.get(ctx.request.n)
     if cut is None:
         return
@@ -58,8 +58,11 @@ CUTS = st.dictionaries(
 MEMORIES = st.lists(st.sampled_from(["fresh", "monotone", "remembers"]), min_size=1, max_size=2)
 
 
-def planned(session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]) -> list[Plan]:
-    steps = tuple(Step(Rule("cut", "Cut.", _cut, Cuts, memory), Cuts(cut)) for cut, memory in zip(cuts, memories, strict=False))
+def make_plans(session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]) -> list[Plan]:
+    steps = tuple(
+        Step(Rule("cut", "Cut.", _drop_conversations, Cuts, memory), Cuts(cut))
+        for cut, memory in zip(cuts, memories, strict=False)
+    )
     return [*replay(session, Policy("law", "", "", "", "", budget=BudgetParams(), rules=steps), ledger_of(session))]
 
 
@@ -68,7 +71,7 @@ def test_the_model_sees_what_is_sent_where_its_server_leaves_nothing_out(
     session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]
 ) -> None:
     left_out = False
-    for plan in planned(session, cuts, memories):
+    for plan in make_plans(session, cuts, memories):
         left_out = left_out or bool(plan.server)
         assert left_out or render(plan.seen, session) == render(plan.after, session)
         assert left_out or plan.seen.counts == plan.after.counts
@@ -79,7 +82,7 @@ def test_what_lapsed_is_told_by_edits_that_put_it_back(
     session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]
 ) -> None:
     ledger = ledger_of(session)
-    for old, new in pairwise(planned(session, cuts, memories)):
+    for old, new in pairwise(make_plans(session, cuts, memories)):
         stands = old.after.grow(new.request.cut, ledger)
         for edit in build_lapse_edits(old.after, new.before):
             stands = stands.replace(edit, 0, ledger)[0]
@@ -93,7 +96,7 @@ FRESH = [
     name
     for name in list_policies()
     if any(p.rule.memory == "fresh" and not p.rule.sends and p.rule.name not in REPAIRS for p in load(name).rules)
-]  # what mends finds nothing to do in a session that is whole
+]  # what repairs finds nothing to do in a session that is whole
 LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 24, system=True)
 
 
@@ -120,11 +123,11 @@ def test_what_is_sent_does_not_depend_on_what_is_told_again(
     session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]
 ) -> None:
     with patch.object(assemble, "continue_previous", lambda *_: None):
-        anew = planned(session, cuts, memories)
-    agree(session, planned(session, cuts, memories), anew)
+        anew = make_plans(session, cuts, memories)
+    agree(session, make_plans(session, cuts, memories), anew)
 
 
-def replayed(name: str) -> tuple[Trace, Trace]:
+def replay_twice(name: str) -> tuple[Trace, Trace]:
     """The long session under a policy in a window that it outgrows, as told and with everything decided again."""
     policy, ledger = load(name), ledger_of(LONG)
     small = structs.replace(LONG, window=ledger.total[-1] // 4)
@@ -135,7 +138,7 @@ def replayed(name: str) -> tuple[Trace, Trace]:
 
 @pytest.mark.parametrize("name", FRESH)
 def test_a_shipped_policy_sends_the_same_and_never_tells_more(name: str) -> None:
-    told, anew = replayed(name)
+    told, anew = replay_twice(name)
     agree(told.session, [*told.plans], [*anew.plans])
     many, few = (sum(bool(d.splice) for plan in t.plans for d in plan.decisions) for t in (anew, told))
     assert 0 < few <= many
@@ -150,7 +153,7 @@ def test_a_shipped_policy_sends_the_same_and_never_tells_more(name: str) -> None
 
 
 def test_what_is_out_since_a_request_is_out_by_its_decision() -> None:
-    told, anew = replayed("last-5-pairs")
+    told, anew = replay_twice("last-5-pairs")
     repeats = [n for n, (a, b) in enumerate(zip(told.plans, anew.plans, strict=True)) if b.is_changed and not a.is_changed]
     assert repeats, "no request only repeats what the one before decided"
     for n in repeats:
@@ -162,7 +165,7 @@ def test_what_is_out_since_a_request_is_out_by_its_decision() -> None:
 
 def test_what_lapses_without_a_word_stands_again() -> None:
     cut = Cut(0.3, 2, "")
-    plans = planned(LONG, [{1: cut, 2: cut, 3: cut}], ["fresh"])
+    plans = make_plans(LONG, [{1: cut, 2: cut, 3: cut}], ["fresh"])
     assert plans[1].is_changed
     assert not plans[5].is_changed
     assert plans[4].fresh_edits == ()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
-from long_session import long_session
+from long_session import make_long_session
 from msgspec import structs
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy as policies
@@ -139,7 +139,7 @@ def digest(plan: Plan) -> str:
 
 
 @cache
-def everything() -> str:
+def digest_all() -> str:
     """One digest over all policies on one busy session: read by another process below."""
     busy = [
         [("tool", 300), ("think", 200), ("two", 250), ("say", 100)],
@@ -154,7 +154,7 @@ def everything() -> str:
         for limit in (250, 900)
         for plan in replay(session, tight(name, limit), ledger_of(session))
     ]
-    long = long_session(14, {11: ("Look at falcon again.", {"ids": ["c2", "c4"], "format": "mixed"})}, lines=4)
+    long = make_long_session(14, {11: ("Look at falcon again.", {"ids": ["c2", "c4"], "format": "mixed"})}, lines=4)
     said += [
         digest(plan)
         for name in LAYERED
@@ -169,8 +169,8 @@ def test_the_same_input_gives_the_same_plans_in_every_process(seed: str) -> None
     """This process has a seed of its own, by chance."""
     folders = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "laws"), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(folders)}
-    code = "import test_policies; print(test_policies.everything())"
+    code = "import test_policies; print(test_policies.digest_all())"
     other = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=120
     )
-    assert other.stdout.strip() == everything()
+    assert other.stdout.strip() == digest_all()

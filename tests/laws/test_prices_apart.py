@@ -34,7 +34,7 @@ def house(tmp_path: Path) -> Prices:
     return Prices(read_overlay(path))
 
 
-def seen(found: Trace) -> tuple[object, ...]:
+def list_priced(found: Trace) -> tuple[object, ...]:
     """Everything that prices have a say in."""
     view = build_overview(found)
     told = (view.windows.tolist(), view.totals, view.usd.tolist(), rank_findings(found, view), find_breaks(found))
@@ -43,8 +43,8 @@ def seen(found: Trace) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("policy", ["as-recorded", "balanced"])
 def test_two_replays_with_two_prices_do_not_affect_each_other(house: Prices, policy: str) -> None:
-    alone = {prices: seen(trace(SESSION, policy, LEDGER, prices)) for prices in (PRICES, house)}
-    again = {prices: seen(trace(SESSION, policy, LEDGER, prices)) for prices in (house, PRICES)}
+    alone = {prices: list_priced(trace(SESSION, policy, LEDGER, prices)) for prices in (PRICES, house)}
+    again = {prices: list_priced(trace(SESSION, policy, LEDGER, prices)) for prices in (house, PRICES)}
     assert alone == again
     assert alone[PRICES] != alone[house]
 

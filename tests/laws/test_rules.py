@@ -128,7 +128,7 @@ def params(rule: Rule) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def drawn(draw: st.DrawFn, names: list[str] = NAMES, most: int = 3) -> Drawn:
+def draw_case(draw: st.DrawFn, names: list[str] = NAMES, most: int = 3) -> Drawn:
     """A session under a policy of random rules and a random limit, counted by the session's counter or the policy's own."""
     session = draw(sessions())
     chosen = [load_rules()[name] for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))]
@@ -143,7 +143,7 @@ def states(plan: Plan) -> list[Any]:
     return [(p.start, p.stop, p.counts, p.body, p.slot) for p in plan.after.pieces]
 
 
-@given(drawn())
+@given(draw_case())
 def test_an_envelope_tiles_its_blocks_and_counts_what_it_holds(case: Drawn) -> None:
     for plan in case.plans():
         at, counts = 0, (0, 0, 0, 0, 0)
@@ -159,7 +159,7 @@ def test_an_envelope_tiles_its_blocks_and_counts_what_it_holds(case: Drawn) -> N
         assert (at, counts) == (plan.request.cut, plan.after.counts)
 
 
-@given(drawn())
+@given(draw_case())
 def test_decisions_undone_from_the_last_give_the_envelope_before(case: Drawn) -> None:
     for plan in case.plans():
         envelope = plan.after
@@ -170,7 +170,7 @@ def test_decisions_undone_from_the_last_give_the_envelope_before(case: Drawn) ->
         assert [*envelope.pieces] == [*plan.before.pieces]
 
 
-@given(drawn(), st.data())
+@given(draw_case(), st.data())
 def test_the_first_requests_alone_give_the_same_plans(case: Drawn, data: st.DataObject) -> None:
     whole = case.plans()
     n = data.draw(st.integers(1, len(whole)))
@@ -187,7 +187,7 @@ def test_the_first_requests_alone_give_the_same_plans(case: Drawn, data: st.Data
     assert [[d.edit for d in plan.decisions] for plan in part] == [[d.edit for d in plan.decisions] for plan in whole[:n]]
 
 
-@given(drawn())
+@given(draw_case())
 def test_system_and_tools_stand_untouched(case: Drawn) -> None:
     for plan in case.plans():
         for block in case.session.blocks[: plan.request.cut]:
@@ -196,7 +196,7 @@ def test_system_and_tools_stand_untouched(case: Drawn) -> None:
                 assert piece.body is None
 
 
-@given(drawn())
+@given(draw_case())
 def test_the_newest_message_is_never_dropped(case: Drawn) -> None:
     index = Index.build(case.session)
     for plan in case.plans():
@@ -209,7 +209,7 @@ def test_the_newest_message_is_never_dropped(case: Drawn) -> None:
             assert plan.after.find_piece(at).body != () or case.session.blocks[at].bucket in STATIC or compressed
 
 
-@given(drawn())
+@given(draw_case())
 def test_no_result_is_sent_without_its_call_and_no_call_without_its_result(case: Drawn) -> None:
     for plan in case.plans():
         answered = {b.raw["tool_use_id"] for b in case.session.blocks[: plan.request.cut] if b.kind == "tool_result"}
@@ -227,7 +227,7 @@ def test_no_result_is_sent_without_its_call_and_no_call_without_its_result(case:
         assert len({*results}) == len(results)
 
 
-@given(drawn(["keep_last_pairs", "keep_newest_within_budget"], most=1))
+@given(draw_case(["keep_last_pairs", "keep_newest_within_budget"], most=1))
 def test_a_request_fits_or_is_refused_where_the_rule_may_refuse(case: Drawn) -> None:
     step = case.policy.rules[0]
     step = replace(
@@ -244,7 +244,7 @@ def _size(plan: Plan, own: Ledger) -> int:
     )
 
 
-@given(drawn(["keep_newest_within_budget"], most=1))
+@given(draw_case(["keep_newest_within_budget"], most=1))
 @settings(max_examples=examples(200))
 def test_nothing_more_would_have_fitted_from_the_newest_backwards(case: Drawn) -> None:
     """Compared with the loop as chat apps write it: message by message from the end, stop at the first that does not fit."""

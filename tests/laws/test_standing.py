@@ -49,7 +49,7 @@ chosen = st.lists(
 )
 
 
-def attempted(session: Session, picked: list[tuple[object, Memory]]) -> Trace | None:
+def try_trace(session: Session, picked: list[tuple[object, Memory]]) -> Trace | None:
     steps = tuple(Step(Rule(f"r{i}", "", edits, NoParams, memory), NoParams()) for i, (edits, memory) in enumerate(picked))  # type: ignore[arg-type]
     try:
         return trace(session, Policy("test", "t", "d", "s", "f", rules=steps), ledger_of(session))
@@ -57,7 +57,7 @@ def attempted(session: Session, picked: list[tuple[object, Memory]]) -> Trace | 
         return None
 
 
-def looked(found: Trace, at: int, request: int) -> str:
+def find_state(found: Trace, at: int, request: int) -> str:
     """The state of a block, read off one plan alone."""
     plan = found.plans[request]
     if at >= plan.request.cut:
@@ -75,11 +75,11 @@ def forgetful(session: Session) -> Session:
 
 @given(st.one_of(sessions, sessions.map(forgetful)), chosen)
 def test_why_agrees_with_a_look_into_every_request(session: Session, picked: list[tuple[object, Memory]]) -> None:
-    found = attempted(session, picked)
+    found = try_trace(session, picked)
     if found is None:
         return
     for at, spans in zip(range(len(session.blocks)), found.iter_shown_spans(range(len(session.blocks))), strict=True):
-        states = [looked(found, at, n) for n in range(len(found.plans))]
+        states = [find_state(found, at, n) for n in range(len(found.plans))]
         assert [n for n, state in enumerate(states) if state == "here"] == [n for span in spans for n in range(*span)]
         for n, state in enumerate(states):
             told = found.explain(at, n)
@@ -104,20 +104,20 @@ def test_why_agrees_with_a_look_into_every_request(session: Session, picked: lis
 
 def test_a_rule_that_decides_anew_has_stood_so_since_its_first_time() -> None:
     session = make([[("tool", 80), ("tool", 60)], [("say", 20)], [("say", 20)], [("say", 20)]])
-    found = attempted(session, [(_clear, "fresh")])
+    found = try_trace(session, [(_clear, "fresh")])
     assert found is not None
     at, last = 2, len(found.plans) - 1
     told = found.explain(at, last)
     assert told.state == "replaced"
     assert told.decision is not None
     assert told.decision.request == told.since < last, "the same again is no decision"
-    assert f"clear by r0 at request {told.since}: an old result." == told.sentence
+    assert f"clear by r0 at request {told.since + 1}: an old result." == told.sentence
 
 
 def test_what_the_provider_leaves_out_is_told_apart_from_what_the_policy_does() -> None:
     session = forgetful(make([[("think", 200), ("say", 20)], [("say", 20)]]))
     thinking = next(block.at for block in session.blocks if block.bucket == "thinking")
-    found = attempted(session, [(_note, "remembers")])
+    found = try_trace(session, [(_note, "remembers")])
     assert found is not None
     last = found.explain(thinking, len(found.plans) - 1)
     assert (last.state, last.by) == ("unseen", "server")
@@ -125,7 +125,7 @@ def test_what_the_provider_leaves_out_is_told_apart_from_what_the_policy_does() 
 
 
 def test_a_place_outside_session_or_trace_is_an_error() -> None:
-    found = attempted(make([[("say", 20)]]), [(_note, "fresh")])
+    found = try_trace(make([[("say", 20)]]), [(_note, "fresh")])
     assert found is not None
     for at, request in ((10_000, 0), (0, 10_000)):
         with pytest.raises(IndexError):

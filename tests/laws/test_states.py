@@ -40,7 +40,7 @@ FILES = sorted(path.name for path in SAMPLES.glob("*.jsonl"))
 STATEFUL = [name for name in NAMES if any(part.rule.state is not None for part in policies.load(name).rules)]
 
 
-def folded(session: Session, policy: Policy, basis: Basis, between: Callable[[Plan], Plan]) -> Iterator[Plan]:
+def fold_plans(session: Session, policy: Policy, basis: Basis, between: Callable[[Plan], Plan]) -> Iterator[Plan]:
     """Plan request by request; each starts from what `between` makes of the plan before."""
     previous: Plan | None = None
     for request in session.requests:
@@ -49,18 +49,18 @@ def folded(session: Session, policy: Policy, basis: Basis, between: Callable[[Pl
         previous = reconcile_plan(between(plan))
 
 
-def same(plan: Plan) -> Plan:
+def keep_plan(plan: Plan) -> Plan:
     return plan
 
 
-def stored(plan: Plan) -> Plan:
+def restore_plan(plan: Plan) -> Plan:
     """The plan with its states as they come back from their stored form; they are equal, parameters too."""
-    back = tuple(_stored(known) for known in plan.states)
+    back = tuple(_restore_state(known) for known in plan.states)
     assert back == plan.states
     return structs.replace(plan, states=back)
 
 
-def _stored(known: StepState) -> StepState:
+def _restore_state(known: StepState) -> StepState:
     rule = find_rule(known.rule)
     for codec in (msgspec.json, msgspec.msgpack):
         params = codec.decode(codec.encode(known.params), type=rule.params)
@@ -86,8 +86,8 @@ def test_the_policies_that_ported_tools_and_ours_need_memory() -> None:
 
 def agree(session: Session, policy: Policy, basis: Basis) -> None:
     """The plans are the same where each goes on from stored states, and the facts of their decisions are JSON."""
-    plans = list(folded(session, policy, basis, same))
-    again = folded(session, policy, basis, stored) if any(plan.states for plan in plans) else iter(plans)
+    plans = list(fold_plans(session, policy, basis, keep_plan))
+    again = fold_plans(session, policy, basis, restore_plan) if any(plan.states for plan in plans) else iter(plans)
     for plan in plans:
         assert plan == next(again)
         facts = {id(d.edit.facts): d.edit.facts for d in (*plan.decisions, *plan.server)}
@@ -149,7 +149,7 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
     for limit in range(1_900, 2_000, 7):
         policy, basis = tight("librechat-agents", limit), Basis.of(session, ledger_of(session))
         agree(session, policy, basis)
-        plans = folded(session, policy, basis, same)
+        plans = fold_plans(session, policy, basis, keep_plan)
         texts = [text for plan in plans for text in plan.get_state("prune_by_pressure").held.texts if text]
         halves += sum(len(unpack(text, whole)[:-1].split("\n\n…")[0]) % 2 for text in texts)
     assert halves, "no cut parted a character"
@@ -184,35 +184,35 @@ COUNT = Rule("count", "Count.", _count, Params, state=int)
 TALK = make([[("say", 10)], [("say", 10)], [("tool", 10)]], usage=False)
 
 
-def counted(plan: Plan) -> list[tuple[int, int]]:
+def list_counts(plan: Plan) -> list[tuple[int, int]]:
     return [(known.params.by, known.state) for known in plan.states]
 
 
-def counting(*by: int) -> Policy:
+def make_counting(*by: int) -> Policy:
     return Policy("test", "t", "d", "s", "f", rules=tuple(Step(COUNT, Params(n)) for n in by))
 
 
 def test_each_step_of_a_policy_has_a_state_of_its_own_also_where_one_rule_stands_in_it_twice() -> None:
-    *_, last = replay(TALK, counting(1, 10, 1), ledger_of(TALK))
+    *_, last = replay(TALK, make_counting(1, 10, 1), ledger_of(TALK))
     n = len(TALK.requests)
-    assert counted(last) == [(1, n), (10, 10 * n), (1, n)]
+    assert list_counts(last) == [(1, n), (10, 10 * n), (1, n)]
 
 
 def test_of_a_policy_that_changed_on_the_way_only_the_same_steps_go_on() -> None:
-    def in_force(request: Any) -> Policy:
-        return counting(1, 10) if request.n < 2 else counting(10, 5)
+    def choose_policy(request: Any) -> Policy:
+        return make_counting(1, 10) if request.n < 2 else make_counting(10, 5)
 
-    plans = list(replay(TALK, in_force, ledger_of(TALK)))
-    assert counted(plans[1]) == [(1, 2), (10, 20)]
-    assert counted(plans[2]) == [(10, 30), (5, 5)]
+    plans = list(replay(TALK, choose_policy, ledger_of(TALK)))
+    assert list_counts(plans[1]) == [(1, 2), (10, 20)]
+    assert list_counts(plans[2]) == [(10, 30), (5, 5)]
 
 
 def test_a_rule_that_did_not_run_at_the_previous_request_starts_anew() -> None:
-    def in_force(request: Any) -> Policy:
-        return counting() if request.n == 1 else counting(1)
+    def choose_policy(request: Any) -> Policy:
+        return make_counting() if request.n == 1 else make_counting(1)
 
-    plans = list(replay(TALK, in_force, ledger_of(TALK)))
-    assert [counted(plan) for plan in plans[:3]] == [[(1, 1)], [], [(1, 1)]]
+    plans = list(replay(TALK, choose_policy, ledger_of(TALK)))
+    assert [list_counts(plan) for plan in plans[:3]] == [[(1, 1)], [], [(1, 1)]]
 
 
 def test_two_equal_steps_keep_their_places_where_the_first_of_them_forgets() -> None:
@@ -244,13 +244,13 @@ def test_a_refusal_tells_what_was_billed_so_far_also_where_requests_between_were
     )
     refusing = Step(find_rule("refuse_when_over"), find_rule("refuse_when_over").params())
 
-    def in_force(request: Any) -> Policy:
+    def choose_policy(request: Any) -> Policy:
         limit = 1_000_000 if request.n % 3 == 2 else 10
         return Policy("test", "t", "d", "s", "f", budget=BudgetParams(formula="fixed", tokens=limit), rules=(refusing,))
 
     told = {
         plan.request.n: d.edit.facts["usage_so_far"]
-        for plan in replay(session, in_force, ledger_of(session))
+        for plan in replay(session, choose_policy, ledger_of(session))
         for d in plan.decisions
         if d.action == "refuse"
     }

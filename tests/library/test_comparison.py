@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -16,12 +17,14 @@ from conftest import ROOT
 from msgspec import structs
 from turnscope import cli as command
 from turnscope.errors import PolicyError, UnknownEntry
-from turnscope.figures import draw_fill, draw_losses
+from turnscope.figures import PALETTES, draw_fill, draw_losses, draw_pareto, mark_policies
 from turnscope.library.checking import Limits, check, to_junit
 from turnscope.library.comparing import resize_budget
 from turnscope.library.opening import load_policy
-from turnscope.views.comparison import COLUMNS, Comparison, find_drops, find_pareto_optimal
+from turnscope.views.comparison import COLUMNS, Comparison, Row, find_drops, find_pareto_optimal
+from turnscope.views.phrases import format_usd
 from turnscope.views.position import classify_position, compute_share
+from turnscope.views.recommendation import recommend
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
@@ -39,14 +42,16 @@ def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
         assert row.kept_share == sum(row.sizes) / trace.uncut_tokens
         assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.is_changed)
         assert sum(row.decisions.values()) >= len(row.changed)
+        assert {*row.rejected} <= {*row.unsent}
+        assert max(row.over_window, row.refusals) <= len(row.unsent) <= row.over_window + row.refusals + len(row.rejected)
     record, whole, cut = made.rows
     assert cut.kept_share < whole.kept_share <= 1
     assert whole.losses.hits == ()
     assert cut.losses.hits
     assert record.billed == turnscope.overview(made.session).path_total
-    assert record.usd is not None
-    assert "Held against the record" in record.calibration
-    assert record.counted_usd == 0
+    assert record.usd == record.billed
+    assert record.calibration.startswith("Calibrated: ")
+    assert record.record.counted_usd == 0
     assert "estimated" not in record.calibration
     assert whole.billed is None
     assert whole.calibration == ""
@@ -131,8 +136,7 @@ def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
     assert best
     cheapest = min(made.rows, key=lambda row: (row.usd or 0, len(row.losses.hits)))
     assert cheapest.policy in best
-    for unsent in ({"over_window": 1}, {"refusals": 1}, {"rejected": (0,)}):
-        assert cheapest.policy not in find_pareto_optimal([replace(cheapest, **unsent)])
+    assert cheapest.policy not in find_pareto_optimal([replace(cheapest, unsent=(0,))])
     assert find_pareto_optimal([replace(cheapest, overflows=1)]) == (
         cheapest.policy,
     )  # beyond its own limit, and sent all the same
@@ -147,14 +151,99 @@ def test_a_policy_is_sized_for_another_window_and_the_record_is_not(made: Compar
     assert resize_budget(load_policy("as-recorded"), 8_000) == load_policy("as-recorded")
 
 
-def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Comparison) -> None:
+def test_the_figure_has_a_line_per_policy_that_ends_in_its_name_and_an_axis_that_fits(made: Comparison) -> None:
     figure = draw_fill(made.rows)
     lines = [trace for trace in figure.data if trace.mode == "lines"]
-    assert [line.name for line in lines] == [row.title for row in made.rows]
+    marks = mark_policies(made.rows)
+    assert [line.name for line in lines] == [f"{mark.text} {row.title}" for row, mark in zip(made.rows, marks, strict=True)]
     assert max(lines[1].y) == max(made.rows[1].sizes)
-    assert any(trace.mode == "markers" for trace in figure.data)
-    limits = {min(row.limits) for row in made.rows}
-    assert {note.text for note in figure.layout.annotations} == {f"limit {limit:,}" for limit in limits}
+    assert (lines[0].x[0], lines[0].x[-1]) == (1, len(made.rows[0].sizes)), "requests count from 1"
+    assert {line.name for line in lines} == {note.text for note in figure.layout.annotations}
+    largest = max(max(row.sizes) for row in made.rows)
+    assert largest <= figure.layout.yaxis.range[1] < 1.1 * made.rows[0].windows[0], "near its limit, which is drawn"
+    small = [replace(row, windows=tuple(10 * size for size in row.windows)) for row in made.rows]
+    assert draw_fill(small).layout.yaxis.range[1] < 1.1 * largest
+
+
+def test_what_does_not_fit_stands_compressed_above_the_limit_and_says_since_when(made: Comparison) -> None:
+    record, whole, cut = made.rows
+    limit = whole.windows[0]
+    sizes = (*whole.sizes[:60], *(8 * limit + n for n in range(len(whole.sizes) - 60)))
+    large = replace(whole, sizes=sizes, unsent=tuple(range(60, len(sizes))))
+    figure = draw_fill([record, large, cut])
+    line = next(trace for trace in figure.data if trace.name and "Keep everything" in trace.name)
+    assert max(line.y) == pytest.approx(limit * 4 / 3)
+    assert max(line.customdata) == max(sizes)
+    assert line.line.color == PALETTES["dark"]["bad"]
+    said = [trace.hovertemplate or "" for trace in figure.data]
+    assert any("does not fit from request 61 on" in text for text in said)
+    *_, window, top = figure.layout.yaxis.ticktext
+    assert f"window {limit // 1000}k" in window
+    assert top == f"{max(sizes) / 1e6:.1f}M"
+
+
+def test_cost_against_losses_has_a_point_per_policy_and_the_front(made: Comparison) -> None:
+    best = find_pareto_optimal(made.rows)
+    figure = draw_pareto(made.rows, best)
+    points = [trace for trace in figure.data if trace.mode == "markers"]
+    assert [point.x[0] for point in points] == [row.factor for row in made.rows]
+    assert [point.y[0] for point in points] == [len(row.losses.hits) for row in made.rows]
+    (front,) = (trace for trace in figure.data if trace.mode == "lines")
+    assert {row.factor for row in made.rows if row.policy in best} < {*front.x}
+    assert not [trace for trace in draw_pareto(made.rows, ()).data if trace.mode == "lines"]
+
+
+def test_policies_at_one_point_share_a_label_that_says_how_many_more_there_are(made: Comparison) -> None:
+    record, whole, cut = made.rows
+    twins = tuple(replace(cut, policy=f"twin-{n}", title=f"Twin {n}") for n in range(3))
+    labels = [note.text for note in draw_pareto((record, whole, *twins), ()).layout.annotations]
+    assert len(labels) == 3
+    assert sum("Twin" in label for label in labels) == 1
+    assert any("Twin 0 + 2 more" in label for label in labels)
+
+
+def test_the_answer_names_the_cheapest_policy_that_loses_no_more_than_the_record(made: Comparison) -> None:
+    record, whole, cut = made.rows
+    assert record.usd is not None
+    lost, hits = len(cut.losses.hits), cut.losses.hits * (1 + len(record.losses.hits))
+    cheap = _change_price(cut, record.usd / 2)
+    assert recommend([record]) is None
+    assert recommend([whole, cut]) is None
+    found = recommend([record, cheap, _change_price(whole, record.usd * 2)])
+    assert found
+    allowed = lost <= len(record.losses.hits)
+    assert (found.best == cheap) == allowed
+    none = recommend([replace(record, losses=whole.losses), cheap])
+    assert none
+    assert none.best is None
+    assert none.text == "No policy here is cheaper than the record without losing more."
+    assert none.more.startswith(f"{cut.title} is cheapest (${record.usd / 2:,.2f}, 50% less), but loses {lost} references")
+    both = recommend([record, _change_price(whole, record.usd * 9 / 10), replace(cheap, losses=replace(cut.losses, hits=hits))])
+    assert both
+    assert both.best
+    usd = format_usd(both.best.usd)
+    assert both.text == f"Keep everything would have cost {usd}, 10% less, and lost no reference."
+    assert f"{cut.title} is cheapest" in both.more
+    other = recommend([_change_price(record, record.usd / 4), cheap], "claude-haiku-4-5")
+    assert other
+    usd = format_usd(record.usd / 4)
+    start = f"With claude-haiku-4-5, where the record would have cost {usd}: No policy here is cheaper"
+    assert other.text.startswith(start), "both ask the other model"
+    over = recommend([record, replace(cheap, unsent=(3,))])
+    assert over
+    assert over.text == "None of these policies keeps every request within the window."
+
+
+def _change_price(row: Row, usd: Decimal) -> Row:
+    """The same for another price, all of it at the first request."""
+    rest = tuple(Decimal(0) for _ in row.cost.usd[1:])
+    return replace(row, cost=replace(row.cost, usd=(usd, *rest)))
+
+
+def test_drops_of_the_recorded_tool_s_own_summaries_are_named() -> None:
+    made = turnscope.compare(turnscope.load(COLD), ["as-recorded", "keep-everything"]).rows
+    assert (made[0].foreign_summaries, made[1].foreign_summaries) == (0, made[1].decisions["drop"])
+    assert made[1].foreign_summaries == 1
 
 
 def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
@@ -189,7 +278,7 @@ def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
 def test_a_bar_says_what_each_request_lacked(made: Comparison) -> None:
     row = made.rows[2]
     (bars,) = draw_losses(row).data
-    assert dict(zip(bars.x, bars.y, strict=True)) == {n: many for n, many in enumerate(row.losses.per_request) if many}
+    assert dict(zip(bars.x, bars.y, strict=True)) == {n + 1: many for n, many in enumerate(row.losses.per_request) if many}
     assert sum(bars.y) == len(row.losses.hits)
     assert draw_losses(made.rows[1]).data[0].y == ()
 
@@ -200,8 +289,8 @@ def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
     assert last.usage is not None
     stub = structs.replace(last, output_stub=True, usage=structs.replace(last.usage, output_tokens=1))
     record = turnscope.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
-    assert record.counted_usd > 0
-    assert f"({record.counted_usd:,.2f} of it estimated" in record.calibration
+    assert record.record.counted_usd > 0
+    assert f"({format_usd(record.record.counted_usd)} of it estimated" in record.calibration
 
 
 def test_check_holds_the_whole_cost_to_the_limit_subagents_too() -> None:
@@ -210,5 +299,6 @@ def test_check_holds_the_whole_cost_to_the_limit_subagents_too() -> None:
     assert view.path_total is not None
     assert view.total is not None
     assert view.path_total < view.total == check(sample, Limits()).usd
+    assert turnscope.compare(turnscope.load(sample), ["as-recorded"]).rows[0].usd == view.path_total
     between = float((view.path_total + view.total) / 2)
     assert not check(sample, Limits(max_usd=between)).ok

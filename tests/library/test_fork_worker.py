@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from threading import Event, Thread
+from time import perf_counter, sleep
 
 import pytest
 import turnscope
@@ -23,11 +25,38 @@ def copying(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @forks
 @pytest.mark.usefixtures("copying")
-def test_every_second_item_is_done_in_a_copy_and_all_come_back_in_order() -> None:
+def test_some_items_are_done_in_a_copy_and_all_come_back_in_order() -> None:
     here = os.getpid()
-    made = fork_worker.map_in_two(lambda n: (n * n, os.getpid() == here), range(5))
-    assert made == [(0, True), (1, False), (4, True), (9, False), (16, True)]
-    assert fork_worker.map_in_two(lambda n: n, [7]) == [7]
+
+    def work(n: int) -> tuple[int, bool]:
+        sleep(0.2 if n else 0.6)
+        return n * n, os.getpid() == here
+
+    made = [*fork_worker.iter_in_two(work, range(5))]
+    assert [square for square, _ in made] == [0, 1, 4, 9, 16]
+    assert sum(mine is not made[0][1] for _, mine in made) >= 2  # while one is at the longest, the other does the rest
+    assert [*fork_worker.iter_in_two(lambda n: n, [7])] == [7]
+
+
+@forks
+@pytest.mark.usefixtures("copying")
+def test_a_result_is_handed_on_while_later_ones_are_not_there_yet() -> None:
+    began, here = perf_counter(), os.getpid()
+
+    def work(_: int) -> int:
+        sleep(0.3)
+        return os.getpid()
+
+    made = fork_worker.iter_in_two(work, range(6))
+    first = next(made)
+    assert perf_counter() - began < 6 * 0.3 / 2
+    assert {first, *made} > {here}
+
+
+@forks
+@pytest.mark.usefixtures("copying")
+def test_results_larger_than_a_pipe_come_back() -> None:
+    assert [*map(len, fork_worker.iter_in_two(bytes, [1_000_000] * 6))] == [1_000_000] * 6
 
 
 @forks
@@ -40,10 +69,10 @@ def test_what_a_copy_cannot_do_or_hand_back_is_done_here() -> None:
             os._exit(1)
         return n
 
-    assert fork_worker.map_in_two(dies, range(4)) == [0, 1, 2, 3]
-    assert [f() for f in fork_worker.map_in_two(lambda n: lambda: n, range(4))] == [0, 1, 2, 3]  # a function cannot be pickled
+    assert [*fork_worker.iter_in_two(dies, range(4))] == [0, 1, 2, 3]
+    assert [f() for f in fork_worker.iter_in_two(lambda n: lambda: n, range(4))] == [0, 1, 2, 3]  # a function cannot be pickled
     with pytest.raises(ZeroDivisionError):
-        fork_worker.map_in_two(lambda n: 1 // (n - 1), range(4))
+        deque(fork_worker.iter_in_two(lambda n: 1 // (n - 1), range(4)), maxlen=0)
 
 
 def test_a_process_with_a_thread_at_work_is_not_copied() -> None:
@@ -63,7 +92,9 @@ def test_a_comparison_in_two_processes_is_the_same(monkeypatch: pytest.MonkeyPat
     path = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
     alone = turnscope.compare(turnscope.load(path), POLICIES)
     monkeypatch.setattr(comparing, "FORK_FROM", 0)
-    both = turnscope.compare(turnscope.load(path), POLICIES)
+    told: list[str] = []
+    both = turnscope.compare(turnscope.load(path), POLICIES, on_row=lambda row: told.append(row.policy))
+    assert told == [*POLICIES]
     assert both.rows == alone.rows
     assert [trace.plans for trace in both.traces] == [trace.plans for trace in alone.traces]
     assert both.find_divergence("keep-everything", "last-5-pairs") == alone.find_divergence("keep-everything", "last-5-pairs")

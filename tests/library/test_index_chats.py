@@ -28,14 +28,14 @@ def client() -> Iterator[AnthropicProvider]:
         yield connect(server.url, "a-key", retries=0, timeout=10)
 
 
-def resumed(threads: Threads, thread: str, client: AnthropicProvider) -> Chat:
+def resume(threads: Threads, thread: str, client: AnthropicProvider) -> Chat:
     settings = Settings("offline-16k", load("keep-everything"))
     return branches.resume_chat(threads.load(thread), client, threads.open_writer(thread), settings)[0]
 
 
-def said(threads: Threads, thread: str, client: AnthropicProvider, *texts: str) -> str:
+def hold_chat(threads: Threads, thread: str, client: AnthropicProvider, *texts: str) -> str:
     """A thread in which these were said and answered, as by a model that has a price."""
-    talk = resumed(threads, thread, client)
+    talk = resume(threads, thread, client)
     for text in texts:
         assert isinstance([*talk.send(text)][-1], RequestDone)
     with sqlite3.connect(threads.path) as db:
@@ -46,7 +46,7 @@ def said(threads: Threads, thread: str, client: AnthropicProvider, *texts: str) 
 def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path, client: AnthropicProvider) -> None:
     threads, path = Threads(tmp_path / "chats.db"), tmp_path / "library.db"
     assert library.index_chats(path, threads) == 0
-    thread = said(threads, threads.create(title="Herons"), client, "count the herons", "and the albatross")
+    thread = hold_chat(threads, threads.create(title="Herons"), client, "count the herons", "and the albatross")
     threads.create(title="nothing said")
     assert library.index_chats(path, threads) == 2
     [line] = index_queries.list_sessions(path)
@@ -55,7 +55,7 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     view = turnscope.overview(threads.load(thread))
     assert line.usd == pytest.approx(float(view.total or 0))
     assert line.usd
-    count, hits = index_queries.search(path, "albatross")
+    count, hits, _ = index_queries.search(path, "albatross")
     assert count >= 1
     assert "albatross" in threads.load(thread).blocks[hits[-1].at].text
     rows = index_queries.list_spending(path)
@@ -64,7 +64,7 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     assert all(row.day for row in rows)
     assert library.index_chats(path, threads) == 0, "what did not change is not read again"
     threads.rename(thread, "Nine herons")
-    said(threads, thread, client, "and the cormorant")
+    hold_chat(threads, thread, client, "and the cormorant")
     assert library.index_chats(path, threads) == 1
     assert [(line.title, line.requests) for line in index_queries.list_sessions(path)] == [("Nine herons", 3)]
     assert index_queries.search(path, "cormorant")[0]
@@ -79,9 +79,9 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
 
 def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: AnthropicProvider) -> None:
     threads, path = Threads(tmp_path / "chats.db"), tmp_path / "library.db"
-    thread = said(threads, threads.create(), client, "one", "two")
+    thread = hold_chat(threads, threads.create(), client, "one", "two")
     shared = threads.load(thread).requests[0].stop
-    branch = said(threads, threads.create(parent=thread, at=shared), client, "three")
+    branch = hold_chat(threads, threads.create(parent=thread, at=shared), client, "three")
     library.index_chats(path, threads)
     lines = {line.path: line for line in index_queries.list_sessions(path)}
     assert [lines[library.get_chat_source(id)].requests for id in (thread, branch)] == [2, 2]
@@ -112,8 +112,8 @@ def test_a_chat_that_goes_on_from_a_log_does_not_pay_the_log_again(tmp_path: Pat
 def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: AnthropicProvider) -> None:
     path = tmp_path / "library.db"
     mine, hers = Threads(tmp_path / "chats.db"), Threads(tmp_path / "chats.db", user="mira")
-    said(mine, mine.create(), client, "my heron")
-    said(hers, hers.create(), client, "her albatross")
+    hold_chat(mine, mine.create(), client, "my heron")
+    hold_chat(hers, hers.create(), client, "her albatross")
     library.index_chats(path, mine)
     assert index_queries.search(path, "heron")[0]
     assert index_queries.search(path, "albatross")[0] == 0

@@ -18,7 +18,7 @@ from turnscope.storage import prompt_sizes
 from turnscope.storage.prompt_sizes import PromptSize
 from turnscope.views.request_summary import list_notes
 
-from tests.wire import opened
+from tests.wire import open_run
 
 SYSTEM = "Be careful with what you change. " * 1_000
 TOOLS = [{"name": "Read", "schema": {"name": "Read", "description": "reads a file " * 500, "input_schema": {"type": "object"}}}]
@@ -80,7 +80,7 @@ def test_the_median_of_all_sessions_holds_and_deleting_forgets_it(tmp_path: Path
 
 def test_a_recorded_run_tells_the_size_of_its_version(tmp_path: Path) -> None:
     store = Store(tmp_path / "chats.db")
-    with opened(shared("data", "wire", "claude", "A")) as run:
+    with open_run(shared("data", "wire", "claude", "A")) as run:
         path = next(path for path in run.transcripts.rglob("*.jsonl") if "projects" in path.parts)
         session = store.open(path).session
     found = prompt_sizes.find(store.path, "claude-code", str(session.about["version"]), find_family(session))

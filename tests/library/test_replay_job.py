@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import turnscope
 from conftest import ROOT
-from covering import covering
+from covering import select_covering
 from turnscope.envelope.plan import Plan
 from turnscope.library import ReplayCache, ReplayJob, begin_replay, job, replay_job
-from turnscope.planning import policy
+from turnscope.planning import held_plans, policy
 from turnscope.planning.trace import Trace
 from turnscope.views.stepper import build_steps
 
@@ -57,7 +57,7 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", covering(policy.list_policies()))
+@pytest.mark.parametrize("name", select_covering(policy.list_policies()))
 def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
     run = ReplayJob("k", *begin_replay(short, policy.load(name)))
     run.poll()
@@ -151,26 +151,49 @@ def test_it_waits_while_nobody_looks(recorded: Trace, monkeypatch: pytest.Monkey
     assert run.state == "done"
 
 
-def test_it_stops_where_it_would_fill_too_much(recorded: Trace) -> None:
-    run = ReplayJob("k", *begin_replay(recorded, policy.load("balanced")), most=200_000)
+def test_a_large_replay_comes_to_its_end_and_holds_less(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ReplayJob("k", *begin_replay(recorded, policy.load("balanced")))
+    small.poll()
+    small.wait(60)
+    monkeypatch.setattr(held_plans, "STRETCH", 4)
+    monkeypatch.setattr(held_plans, "MAX_BYTES", 200_000)
+    run = ReplayJob("k", *begin_replay(recorded, policy.load("balanced")))
     run.poll()
     run.wait(60)
-    assert run.state == "full"
+    assert (run.state, run.done) == ("done", run.count)
     assert run.stage
-    assert 0 < len(run.stage) == run.done < run.count
-    run.resume()
-    assert run.state == "full"
+    assert small.stage
+    assert run.stage.steps == small.stage.steps
+    assert run.stage.trace.plans == small.stage.trace.plans
+    assert run.held - len(run.stage.steps.data) < (small.held - len(small.stage.steps.data)) / 2
+
+
+def test_a_request_that_somebody_wants_to_see_is_shown_once_it_is_planned(recorded: Trace) -> None:
+    gate = Gate(recorded)
+    run = ReplayJob("k", gate.whole, gate.plans())
+    run.want(17)
+    run.poll()
+    gate.let(17)
+    until(lambda: run.done == 17)
+    assert run.stage is None
+    gate.let(1)
+    until(lambda: run.stage)
+    assert run.stage
+    assert len(run.stage) == 18
+    run.cancel()
+    gate.let(1)
+    run.wait(20)
 
 
 def test_what_goes_wrong_reaches_whoever_looks(recorded: Trace) -> None:
     go = threading.Event()
 
-    def broken() -> Iterator[Plan]:
+    def raise_error() -> Iterator[Plan]:
         yield recorded.plans[0]
         go.wait(20)
         raise ZeroDivisionError("in a rule")
 
-    run = ReplayJob("k", begin_replay(recorded, policy.load("balanced"))[0], broken())
+    run = ReplayJob("k", begin_replay(recorded, policy.load("balanced"))[0], raise_error())
     run.poll()
     go.set()
     run.wait(20)
@@ -191,18 +214,18 @@ def test_the_shelf_gives_up_what_nobody_asked_for_longest(recorded: Trace) -> No
     def make(key: str) -> Callable[[], ReplayJob]:
         return lambda: ReplayJob(key, *begin_replay(recorded, policy.load("balanced")))
 
-    def whole(shelf: ReplayCache, key: str) -> ReplayJob:
+    def finish_job(shelf: ReplayCache, key: str) -> ReplayJob:
         run = shelf.get(key, make(key))
         run.poll()
         run.wait(60)
         return run
 
     shelf = ReplayCache(10**12)
-    one = whole(shelf, "1")
-    whole(shelf, "2")
-    whole(shelf, "1")
+    one = finish_job(shelf, "1")
+    finish_job(shelf, "2")
+    finish_job(shelf, "1")
     shelf.most = shelf.size
-    three = whole(shelf, "3")
+    three = finish_job(shelf, "3")
     assert shelf.get("3", make("3")) is three
     assert shelf.get("1", make("1")) is one
     assert len(shelf) == 2

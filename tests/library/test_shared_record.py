@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import turnscope
 from turnscope import library
-from turnscope.library import opening
+from turnscope.counting import ledger
+from turnscope.library import opened_session, opening
 from turnscope.planning import assemble, policy
 
 from tests.goldens import ROOT
@@ -22,11 +23,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     told: Counter[str] = Counter()
     step = assemble.plan_step
 
-    def counted(previous: Any, session: Any, request: Any, chosen: Any, *rest: Any) -> Any:
+    def count_step(previous: Any, session: Any, request: Any, chosen: Any, *rest: Any) -> Any:
         told[chosen.name] += 1
         return step(previous, session, request, chosen, *rest)
 
-    monkeypatch.setattr(assemble, "plan_step", counted)
+    monkeypatch.setattr(assemble, "plan_step", count_step)
     return told
 
 
@@ -35,7 +36,7 @@ def test_five_replays_follow_the_record_once_and_count_the_session_once(
 ) -> None:
     session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     counted: list[str] = []
-    build = opening.build_ledger
+    build = ledger.build_ledger
 
     def count(session: Any, *rest: Any, **more: Any) -> Any:
         counted.append(session.id)
@@ -61,6 +62,25 @@ def test_a_replay_that_somebody_watches_takes_the_record_that_is_shown(steps: Co
     made = [*plans]
     assert steps == {"balanced": len(session.requests)}
     assert (made, whole.fits) == ([*turnscope.replay(session, "balanced").plans], turnscope.replay(session, "balanced").fits)
+
+
+def test_the_record_of_an_opened_session_is_planned_once_as_far_as_a_replay_needs_it(steps: Counter[str]) -> None:
+    session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    whole = turnscope.replay(session)
+    lazy = opened_session.replay_record(session, opening.count_session(session), whole.fits)
+    steps.clear()
+    _, plans = library.begin_replay(lazy, policy.load("balanced"))
+    for _ in range(10):
+        next(plans)
+    assert steps == {"balanced": 10, "as-recorded": 10}
+    assert lazy.count_tokens(20) == whole.count_tokens(20)
+    assert steps["as-recorded"] == 21
+    for name in ("balanced", "last-5-pairs"):
+        assert library.replay_record(lazy, policy.load(name)).plans == turnscope.replay(session, name).plans
+    assert steps["as-recorded"] == len(session.requests)
+    assert lazy.plans == whole.plans
+    assert lazy.plans[-1] == whole.plans[-1]
+    assert lazy.plans[5:8] == tuple(whole.plans[5:8])
 
 
 def test_another_session_or_other_prices_share_nothing(steps: Counter[str]) -> None:

@@ -73,15 +73,15 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     really = read_entry
 
-    def counted(source: Source, id: str = "") -> Any:
+    def count_reading(source: Source, id: str = "") -> Any:
         read.append(source.path.name)
         return really(source, id)
 
-    monkeypatch.setattr(contents, "read_entry", counted)
+    monkeypatch.setattr(contents, "read_entry", count_reading)
     return read
 
 
-def same(one: Overview, other: Overview) -> bool:
+def compare_values(one: Overview, other: Overview) -> bool:
     for field in fields(Overview):
         a, b = getattr(one, field.name), getattr(other, field.name)
         if isinstance(a, np.ndarray):
@@ -106,12 +106,12 @@ def test_the_second_opening_equals_the_first_and_reads_nothing(memory: Store, fi
     second = memory.open(file)
     assert readings == ["s1.jsonl"]
     assert first.key == second.key
-    assert same(first.overview, second.overview)
+    assert compare_values(first.overview, second.overview)
     assert second.session == first.session == turnscope.load(file)
     assert second.load_counts() == first.load_counts()
     assert second.session.subagents[0].requests[0].usage == first.session.subagents[0].requests[0].usage
     assert len(second.session.branches) == 1
-    assert same(turnscope.overview(second.session), turnscope.overview(first.session))
+    assert compare_values(turnscope.overview(second.session), turnscope.overview(first.session))
     assert [list(p.after.pieces) for p in second.trace.plans] == [list(p.after.pieces) for p in first.trace.plans]
 
 
@@ -119,7 +119,7 @@ def test_another_process_would_find_it_as_well(memory: Store, file: Path, readin
     first = memory.open(file)
     again = Store(memory.path).reopen(first.key)
     assert again is not None
-    assert same(again.overview, first.overview)
+    assert compare_values(again.overview, first.overview)
     assert again.session == first.session
     assert readings == ["s1.jsonl"]
     assert memory.reopen("unknown") is None
@@ -173,10 +173,10 @@ def test_another_opinion_is_formed_without_reading_the_file(
         db.execute("update sessions set page = x'00'")  # nobody looks at what stands there
     monkeypatch.setattr(session_summary, "get_version", lambda *_: "other prices")
     second = memory.open(file)
-    assert same(second.overview, first.overview)
+    assert compare_values(second.overview, first.overview)
     assert second.annotations[1] == first.annotations[1]
     assert second.load_counts() == first.load_counts()
-    assert same(memory.open(file).overview, first.overview)
+    assert compare_values(memory.open(file).overview, first.overview)
     assert readings == ["s1.jsonl"]
 
 
@@ -287,12 +287,12 @@ def test_a_session_that_cannot_be_kept_opens_each_time(value: str, memory: Store
     file = tmp_path / "s1.jsonl"
     file.write_text(log.text().replace('"VALUE"', value))
     first, second = memory.open(file), memory.open(file)
-    assert same(first.overview, second.overview)
+    assert compare_values(first.overview, second.overview)
     assert len(memory.list_recent()) == 1
 
 
 def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, file: Path, readings: list[str]) -> None:
-    """There may be chats in it that somebody can mend."""
+    """There may be chats in it that somebody can repair."""
     broken = b"this is no database at all, but a text of some length. " * 100
     memory.path.parent.mkdir()
     memory.path.write_bytes(broken)
@@ -372,7 +372,7 @@ def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
     again = memory.open(file)
     assert whole.counted
     assert memory.recount(again, worker) is again
-    assert same(again.overview, whole.overview)
+    assert compare_values(again.overview, whole.overview)
     assert again.trace.ledger.total == whole.trace.ledger.total
     assert again.trace.ledger.label == whole.trace.ledger.label == again.overview.counter
     assert again.trace.ledger.total[-1] > 1_000 * len(digests) > estimated.trace.ledger.total[-1]
@@ -424,12 +424,12 @@ def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_
 ) -> None:
     really = read_entry
 
-    def interrupted(source: Source, entry: str) -> Any:
+    def interrupt(source: Source, entry: str) -> Any:
         monkeypatch.undo()
         file.write_text(file.read_text().replace("hello", "HELLO"))
         return really(source, entry)
 
-    monkeypatch.setattr(contents, "read_entry", interrupted)
+    monkeypatch.setattr(contents, "read_entry", interrupt)
     before = file.read_text()
     assert memory.open(file).session.blocks[0].text == "HELLO"
     file.write_text(before)
@@ -437,12 +437,12 @@ def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_
 
 
 def test_a_users_own_prices_hold_the_second_time_and_new_ones_change_what_is_thought(data_folder: Path, file: Path) -> None:
-    def told(window: int, price: str) -> Any:
+    def find_price(window: int, price: str) -> Any:
         row = {"window": window, "prices": {"input": price, "output": price}}
         (data_folder / "prices.json").write_text(json.dumps({"models": {MODEL: row}}))
-        return apart.told(apart.open_priced, data_folder / "chats.db", file)
+        return apart.get_word(apart.open_priced, data_folder / "chats.db", file)
 
-    first = told(77_000, "1")
+    first = find_price(77_000, "1")
     assert first[:2] == (77_000, 77_000)
-    assert told(77_000, "1") == first
-    assert told(88_000, "2") == (88_000, 88_000, 2 * first[2])
+    assert find_price(77_000, "1") == first
+    assert find_price(88_000, "2") == (88_000, 88_000, 2 * first[2])

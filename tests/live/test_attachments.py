@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import turnscope
-from covering import covering
-from matrix import Row, Watched, _compared, offered
+from covering import select_covering
+from matrix import Row, Watched, _compare_bodies, list_offered
 from turnscope.counting.media import count_media
 from turnscope.errors import TurnscopeError
 from turnscope.live import attachments, branches, request_checks
@@ -139,7 +139,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
     image, notes = png(640, 480), ("notes.txt", ("The bridge is closed. search for it\n" * 300).encode())
     with Watched() as server:
         provider, threads = connect(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
-        for policy in covering(offered()):
+        for policy in select_covering(list_offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
             chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "Be brief.", [])
             chat.sink.write_policy(chosen.policy, 0)  # type: ignore[attr-defined]
@@ -152,7 +152,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
                     wire[last.request.n] = server.streamed[-1]
             stored = threads.load(thread)
             assert stored.blocks == chat.live_session.session.blocks, policy
-            _compared(stored, chosen, wire, row)
+            _compare_bodies(stored, chosen, wire, row)
             assert row.right, (policy, row.why)
             assert wire[1]["messages"][2]["content"][0]["source"]["data"] == b64encode(image).decode()
             assert json.dumps(wire[1]).count("data:") == 0

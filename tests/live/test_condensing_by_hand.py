@@ -172,7 +172,7 @@ def test_a_summary_that_the_policy_made_is_edited_and_undone(server: OfflineServ
     talk.chat.edit_summary(talk.by(), "A text of my own.")
     assert "A text of my own." in talk.send("and now?")
     talk.chat.undo_summary(talk.by())  # nothing is known of who put it there: the messages come back
-    assert all(piece.body is None for piece in talk.chat._plan_by_hand().after.pieces)
+    assert all(piece.body is None for piece in talk.chat.plan_by_hand().after.pieces)
     talk.assert_replays()
 
 

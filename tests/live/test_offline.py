@@ -26,7 +26,7 @@ def server() -> Iterator[OfflineServer]:
         yield server
 
 
-def said(server: OfflineServer, most: int, text: str = "Hello there, and tell me of it.", **more: Any) -> dict[str, Any]:
+def ask_model(server: OfflineServer, most: int, text: str = "Hello there, and tell me of it.", **more: Any) -> dict[str, Any]:
     asked = {"model": "offline-16k", "max_tokens": most, "messages": [{"role": "user", "content": text}], **more}
     status, answer = server.handle_message(asked)
     assert status == 200
@@ -36,7 +36,7 @@ def said(server: OfflineServer, most: int, text: str = "Hello there, and tell me
 
 @pytest.mark.parametrize("most", [1, 4, 5, 6, 20, 50])
 def test_an_answer_is_cut_at_its_limit(server: OfflineServer, most: int) -> None:
-    whole, cut = said(server, 1_000), said(server, most)
+    whole, cut = ask_model(server, 1_000), ask_model(server, most)
     assert (whole["stop_reason"], cut["stop_reason"]) == ("end_turn", "max_tokens")
     text = "".join(block["text"] for block in cut["content"])
     assert whole["content"][0]["text"].startswith(text)
@@ -44,14 +44,14 @@ def test_an_answer_is_cut_at_its_limit(server: OfflineServer, most: int) -> None
     assert cut["usage"]["output_tokens"] == most
     assert len(text) >= len(whole["content"][0]["text"]) * (most - 8) / whole["usage"]["output_tokens"], "it says what it may"
     exact = whole["usage"]["output_tokens"]
-    assert said(server, exact)["stop_reason"] == "end_turn"
-    assert said(server, exact - 1)["stop_reason"] == "max_tokens"
+    assert ask_model(server, exact)["stop_reason"] == "end_turn"
+    assert ask_model(server, exact - 1)["stop_reason"] == "max_tokens"
 
 
 def test_a_call_comes_whole_or_not_at_all(server: OfflineServer) -> None:
     asked = {"text": "read file a_file_of_a_rather_long_name.py", "tools": [CALL]}
-    assert [block["type"] for block in said(server, 200, **asked)["content"]] == ["tool_use"]
-    cut = said(server, 8, **asked)
+    assert [block["type"] for block in ask_model(server, 200, **asked)["content"]] == ["tool_use"]
+    cut = ask_model(server, 8, **asked)
     assert (cut["content"], cut["stop_reason"]) == ([], "max_tokens")
 
 

@@ -46,7 +46,7 @@ def test_what_a_server_must_be_able_to_do_is_told_where_it_is_another_one() -> N
         policy = load(name)
         assert (summarize_doubts(policy, HERE), list_doubts(policy, HERE, Trial(), True)) == ("", ())
         assert summarize_doubts(policy, SERVER) == "needs Anthropic's API"
-        assert "Anthropic's API alone" in list_doubts(policy, SERVER, Trial(), True)[0]
+        assert "which Anthropic's API has" in list_doubts(policy, SERVER, Trial(), True)[0]
 
 
 def test_a_policy_whose_summaries_are_switched_off_or_whose_budget_no_window_holds_says_so() -> None:

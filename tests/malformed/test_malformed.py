@@ -25,11 +25,11 @@ GOOD = events()
 PYTHON = ("Traceback", "NoneType", "object has no attribute", "KeyError", "Expecting", "codec", "Errno", "<html", "list index")
 
 
-def without(index: int) -> list[Any]:
+def leave_out(index: int) -> list[Any]:
     return [*GOOD[:index], *GOOD[index + 1 :]]
 
 
-def put(path: tuple[Any, ...], value: Any, at: int = 2) -> list[Any]:
+def replace_value(path: tuple[Any, ...], value: Any, at: int = 2) -> list[Any]:
     """The good answer with one value replaced (or taken out, `...`) in the event at place `at`."""
     found = json.loads(json.dumps(GOOD))
     held = found[at]
@@ -45,12 +45,12 @@ def put(path: tuple[Any, ...], value: Any, at: int = 2) -> list[Any]:
 def everywhere(name: str, value: Any) -> list[Any]:
     """The good answer with a key of that name replaced (or taken out) wherever it stands."""
 
-    def walked(held: Any) -> Any:
+    def walk_value(held: Any) -> Any:
         if isinstance(held, dict):
-            return {k: value if k == name else walked(v) for k, v in held.items() if k != name or value is not ...}
-        return [walked(v) for v in held] if isinstance(held, list) else held
+            return {k: value if k == name else walk_value(v) for k, v in held.items() if k != name or value is not ...}
+        return [walk_value(v) for v in held] if isinstance(held, list) else held
 
-    return [walked(event) for event in GOOD]
+    return [walk_value(event) for event in GOOD]
 
 
 def texts(found: list[Any]) -> str:
@@ -67,7 +67,7 @@ CALLED = {"type": "tool_use", "id": "c", "name": "look", "input": {}}, {"type": 
 CASES: dict[str, tuple[Wrong, str | None]] = {}
 for n, kind in enumerate(event["type"] for event in GOOD):
     swapped = [*GOOD[:n], *reversed(GOOD[n : n + 2]), *GOOD[n + 2 :]]
-    CASES[f"{n} {kind} dropped"] = stream(without(n)), texts(without(n))
+    CASES[f"{n} {kind} dropped"] = stream(leave_out(n)), texts(leave_out(n))
     CASES[f"{n} {kind} doubled"] = stream([*GOOD[: n + 1], *GOOD[n:]]), texts([*GOOD[: n + 1], *GOOD[n:]])
     CASES[f"{n} {kind} after the next"] = stream(swapped), texts(swapped)
     CASES[f"{n} {kind} cut amid"] = raw(b"".join(FRAMES[:n]) + FRAMES[n][: len(FRAMES[n]) // 2]), texts(GOOD[:n])
@@ -86,18 +86,18 @@ CASES |= {
     "id a number": (stream(everywhere("id", 7)), SAID),
     "no index": (stream(everywhere("index", ...)), SAID),
     "index null": (stream(everywhere("index", None)), SAID),
-    "index beyond": (stream(put(("index",), 9)), SAID),
-    "index negative": (stream(put(("index",), -1)), SAID),
+    "index beyond": (stream(replace_value(("index",), 9)), SAID),
+    "index negative": (stream(replace_value(("index",), -1)), SAID),
     "index a string": (stream(everywhere("index", "0")), SAID),
-    "index an object": (stream(put(("index",), {})), SAID),
-    "delta null": (stream(put(("delta",), None)), WORDS[1] + WORDS[2]),
-    "text null": (stream(put(("delta", "text"), None)), WORDS[1] + WORDS[2]),
-    "text a number": (stream(put(("delta", "text"), 5)), WORDS[1] + WORDS[2]),
-    "block null": (stream(put(("content_block",), None, 1)), SAID),
-    "block without a type": (stream(put(("content_block", "type"), ..., 1)), SAID),
-    "message null": (stream(put(("message",), None, 0)), SAID),
-    "content null": (stream(put(("message", "content"), None, 0)), SAID),
-    "content a string": (stream(put(("message", "content"), "", 0)), SAID),
+    "index an object": (stream(replace_value(("index",), {})), SAID),
+    "delta null": (stream(replace_value(("delta",), None)), WORDS[1] + WORDS[2]),
+    "text null": (stream(replace_value(("delta", "text"), None)), WORDS[1] + WORDS[2]),
+    "text a number": (stream(replace_value(("delta", "text"), 5)), WORDS[1] + WORDS[2]),
+    "block null": (stream(replace_value(("content_block",), None, 1)), SAID),
+    "block without a type": (stream(replace_value(("content_block", "type"), ..., 1)), SAID),
+    "message null": (stream(replace_value(("message",), None, 0)), SAID),
+    "content null": (stream(replace_value(("message", "content"), None, 0)), SAID),
+    "content a string": (stream(replace_value(("message", "content"), "", 0)), SAID),
     "event null": (stream([*GOOD[:3], None, *GOOD[3:]]), SAID),
     "event a list": (stream([*GOOD[:3], [], *GOOD[3:]]), SAID),
     "event a number": (stream([*GOOD[:3], 5, *GOOD[3:]]), SAID),
@@ -123,9 +123,12 @@ CASES |= {
     "an error amid": (stream([*GOOD[:4], {"type": "error", "error": {"message": "overloaded"}}]), WORDS[0] + WORDS[1]),
     "an error amid, no JSON": (raw(b"".join(FRAMES[:4]) + b"event: error\ndata: boom\n\n"), WORDS[0] + WORDS[1]),
     "an error null amid": (stream([*GOOD[:4], {"type": "error", "error": None}]), WORDS[0] + WORDS[1]),
-    "half a character alone": (stream(put(("delta", "text"), "x\ud83d"), ascii=True), None),
+    "half a character alone": (stream(replace_value(("delta", "text"), "x\ud83d"), ascii=True), None),
     "a character in two halves": (
-        stream([*GOOD[:2], *(e for t in ("\ud83d", "\ude00") for e in [put(("delta", "text"), t)[2]]), *GOOD[5:]], ascii=True),
+        stream(
+            [*GOOD[:2], *(e for t in ("\ud83d", "\ude00") for e in [replace_value(("delta", "text"), t)[2]]), *GOOD[5:]],
+            ascii=True,
+        ),
         "\U0001f600",
     ),
     "an empty answer": (stream(events(({"type": "text", "text": ""},))), ""),
@@ -138,6 +141,26 @@ CASES |= {
     "a call, its input null": (stream(call("null")), None),
     "a call, its input no JSON": (stream(call('{"at": ')), None),
     "a call, its input doubled": (stream(call(A_CALL + A_CALL)), None),
+    "a call, its input not a number": (stream(call('{"at": NaN, "by": [-Infinity]}')), None),
+    "a call, its input infinite": (stream(call('{"at": 1e999}')), None),
+    "a call, its input half a character": (stream(call('{"at": "\\ud800", "\\udc00": 1}')), None),
+    "a call, its input a number of 5,000 digits": (stream(call('{"at": ' + "9" * 5_000 + "}")), None),
+    "a call that begins with no number": (
+        stream(events(({"type": "tool_use", "id": "c", "name": "look", "input": {"at": float("nan")}},), reason="tool_use")),
+        None,
+    ),
+    "text inside a call": (
+        stream(events((CALLED[0], {"type": "text_delta", "text": SAID}, CALLED[1]), reason="tool_use")),
+        SAID,
+    ),
+    "text inside thinking": (
+        stream(events(({"type": "thinking", "thinking": ""}, {"type": "text_delta", "text": SAID}))),
+        SAID,
+    ),
+    "text inside a block of a kind of its own": (
+        stream(events(({"type": "vendor_card", "title": "x"}, {"type": "text_delta", "text": SAID}))),
+        SAID,
+    ),
     "a call without an id": (stream(call(A_CALL, id=None)), None),
     "a call without a name": (stream(call(A_CALL, name=None)), None),
     "a call, its input a list at once": (
@@ -207,7 +230,7 @@ def sentences(happened: list[Event]) -> list[str]:
     return [text for e in ends for text in (e.what, e.hint)] + [e.what for e in happened if isinstance(e, TurnStopped)]
 
 
-def kept(session: Session) -> str:
+def get_kept_text(session: Session) -> str:
     said = (b.text for b in session.blocks if b.role == "assistant" and b.kind == "text" and b.text != INTERRUPTED)
     return "".join(said)
 
@@ -237,9 +260,13 @@ def test_what_came_is_kept_once_a_person_is_told_and_the_next_turn_works(
     stored = threads.load(talk.live_session.session.id)
     assert (stored.blocks, stored.requests) == (talk.live_session.session.blocks, talk.live_session.session.requests)
     request = stored.requests[0]
-    first = kept(stored) if len(stored.requests) == 1 else "".join(b.text for b in stored.blocks[request.cut : request.stop])
+    first = (
+        get_kept_text(stored)
+        if len(stored.requests) == 1
+        else "".join(b.text for b in stored.blocks[request.cut : request.stop])
+    )
     if expected is not None:
-        assert kept(stored).startswith(expected) if len(stored.requests) > 1 else first == expected == shown
+        assert get_kept_text(stored).startswith(expected) if len(stored.requests) > 1 else first == expected == shown
     last = happened[-1]
     assert isinstance(last, RequestDone | TurnStopped | TurnFailed | AnswerInterrupted)
     assert all(text and not any(word in text for word in PYTHON) for text in sentences(happened)), sentences(happened)
@@ -265,11 +292,11 @@ def test_an_answer_that_no_window_holds_is_named_and_left_out(
 ) -> None:
     talk = begun(client, threads)
     talk.settings = replace(talk.settings, model="offline-16k")
-    rogue.wrongs.append(stream(put(("delta", "text"), "word " * 40_000)))
+    rogue.wrongs.append(stream(replace_value(("delta", "text"), "word " * 40_000)))
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     refused = list(talk.send("and now?"))[-1]
     assert isinstance(refused, RequestRefused)
-    assert re.match(r"The answer of turn 0 \([\d,]{6} tokens\) does not fit by itself", refused.error.hint)
+    assert re.match(r"The answer of turn 1 \([\d,]{6} tokens\) does not fit by itself", refused.error.hint)
     talk.exclude_message(refused.error.message)
     for n in range(2):
         assert isinstance(list(talk.send(f"{n}"))[-1], RequestDone)

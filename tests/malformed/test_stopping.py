@@ -68,7 +68,7 @@ class Slow:
 
 
 @contextmanager
-def locked(threads: Threads) -> Iterator[None]:
+def lock_store(threads: Threads) -> Iterator[None]:
     """Another program writes, and does not end."""
     with closing(sqlite3.connect(threads.path, isolation_level=None)) as db:
         db.execute("begin immediate")
@@ -98,7 +98,7 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def left(running: BackgroundTurn) -> float:
+def stop_process(running: BackgroundTurn) -> float:
     """Stop it; gives the seconds until it had ended."""
     assert not running.is_done
     began = time.monotonic()
@@ -125,7 +125,7 @@ def test_a_silent_server_is_left_at_once_and_what_it_said_is_kept_once(case: str
     running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: rogue.bodies and running.text == said)
     time.sleep(0.05)
-    assert left(running) < SOON
+    assert stop_process(running) < SOON
     until(lambda: server.ended)
     assert running.error is None
     stored = threads.load(talk.live_session.session.id)
@@ -144,7 +144,7 @@ def test_a_silent_count_is_left_and_nothing_is_sent(rogue: Rogue, tmp_path: Path
     rogue.wrongs.append(server.after(None))
     running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: rogue.bodies)
-    assert left(running) < SOON
+    assert stop_process(running) < SOON
     assert threads.load(talk.live_session.session.id).requests == ()
     assert "max_tokens" not in rogue.bodies[-1], "only a count was asked for"
     rogue.counts = False
@@ -157,7 +157,7 @@ def test_who_waits_before_trying_again_is_left_and_does_not_try_again(rogue: Rog
     running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: rogue.bodies)
     time.sleep(0.1)
-    assert left(running) < SOON
+    assert stop_process(running) < SOON
     assert [r.stop_reason for r in threads.load(talk.live_session.session.id).requests] == ["interrupted"]
     time.sleep(1.2)  # the client's own pause is half a second
     assert len(rogue.bodies) == 1
@@ -170,7 +170,7 @@ def test_a_silent_summary_is_left(rogue: Rogue, tmp_path: Path) -> None:
     rogue.wrongs.append(server.after(None))
     running = BackgroundTurn(talk.condense(), talk)
     until(lambda: len(rogue.bodies) == 5)
-    assert left(running) < SOON
+    assert stop_process(running) < SOON
     until(lambda: server.ended)
     assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
 
@@ -180,7 +180,7 @@ def test_a_slow_tool_is_left_and_the_model_is_told_who_stopped_it(rogue: Rogue, 
     rogue.wrongs.append(stream(call("{}")))
     running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: any(isinstance(event, ToolCalled) for event in running.events))
-    assert left(running) < SOON
+    assert stop_process(running) < SOON
     assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     assert "stopped" in json.dumps(rogue.bodies[-1])
 
@@ -197,10 +197,10 @@ def test_a_connection_serves_the_next_request_and_leaving_one_turn_does_not_end_
 
 def test_who_waits_for_a_locked_store_before_sending_is_left_and_nothing_is_sent(rogue: Rogue, tmp_path: Path) -> None:
     talk, threads = begun(rogue, tmp_path)
-    with locked(threads):
+    with lock_store(threads):
         running = BackgroundTurn(talk.send("hello"), talk)
         time.sleep(0.2)
-        assert left(running) < SOON
+        assert stop_process(running) < SOON
     assert "locked" in str(running.error), "that the message was not kept is told"
     assert rogue.bodies == []
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
@@ -212,8 +212,8 @@ def test_who_waits_for_a_locked_store_at_the_end_is_left_and_the_answer_is_kept_
     rogue.wrongs.append(Listening().after(b"".join(map(frame, events()[:4]))))
     running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: running.text == WORDS[0] + WORDS[1])
-    with locked(threads):
-        assert left(running) < SOON
+    with lock_store(threads):
+        assert stop_process(running) < SOON
         assert talk.writes.pending, "it is held in memory"
     assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     stored = threads.load(talk.live_session.session.id)
@@ -234,11 +234,11 @@ def test_who_waits_for_an_answer_to_be_written_is_left(rogue: Rogue, tmp_path: P
     rogue.wrongs.append(write)
     running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: running.text == WORDS[0] + WORDS[1])
-    with locked(threads):
+    with lock_store(threads):
         go.set()
         until(lambda: running.text == "".join(WORDS))
         time.sleep(0.2)
-        assert left(running) < SOON
+        assert stop_process(running) < SOON
         assert talk.writes.pending
     talk.writes.flush()
     assert [r.stop_reason for r in threads.load(talk.live_session.session.id).requests] == ["end_turn"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def picker(app: AppTest) -> Any:
-    return next((box for box in app.selectbox if box.label.endswith(" paths")), None)
+    return next((box for box in app.selectbox if box.label.endswith(" branches")), None)
 
 
 @pytest.mark.parametrize("page", ["envelope", "heatmap", "debugger"])
@@ -29,7 +29,7 @@ def test_the_branches_of_a_tree_are_picked_and_the_link_names_the_one_shown(
     if page != "envelope":
         app.switch_page(f"pages/{page}.py").run()
     box = picker(app)
-    assert box.label == f"{1 + len(session.forks)} paths"
+    assert box.label == f"{1 + len(session.forks)} branches"
     assert box.value == 0
     box.set_value(1).run()
     assert not app.exception

@@ -21,6 +21,7 @@ from turnscope.live.offline import FAULTS
 from turnscope.live.provider import connect
 from turnscope.live.sinks import NullSink
 from turnscope.live.threads import Destination, Threads
+from turnscope.planning import policy
 from turnscope.session import portable
 from turnscope.session.model import Block
 from turnscope.session.timeline import make_block
@@ -46,7 +47,7 @@ def _quick() -> None:
     chat_form.get_offline_server().delay = 0.0
 
 
-def opened(app: AppTest, **query: str) -> AppTest:
+def open_chat(app: AppTest, **query: str) -> AppTest:
     app.switch_page("pages/chat.py")
     app.query_params.clear()
     for name, value in query.items():
@@ -58,7 +59,7 @@ def bodies(app: AppTest) -> str:
     return "\n".join(element.proto.body for element in app.get("html"))
 
 
-def ended(app: AppTest) -> AppTest:
+def wait_for_turns(app: AppTest) -> AppTest:
     """Wait for every turn to end, and draw the page again."""
     for room in open_chats._get_chats().values():
         assert room.turn is None or room.turn.wait(30)
@@ -67,7 +68,7 @@ def ended(app: AppTest) -> AppTest:
 
 def say(app: AppTest, text: str) -> AppTest:
     app.chat_input[0].set_value(text).run()
-    return ended(app)
+    return wait_for_turns(app)
 
 
 def store(data_folder: Path) -> Threads:
@@ -75,7 +76,7 @@ def store(data_folder: Path) -> Threads:
 
 
 def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     assert not app.exception
     assert "understands nothing and says so" in bodies(app)
     assert "of 16,000 tokens" in bodies(app)
@@ -86,11 +87,11 @@ def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: 
     assert "Not for this chat" not in bodies(app)
     policy.set_value("keep-everything").run()
     assert "it does not make room in time, and then nothing is sent" in bodies(app)
-    assert "not sent from about 15,936 on" in bodies(app)
+    assert "blocked above about 15,936" in bodies(app)
 
 
 def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "What of <script>alert(1)</script> and **stars**?")
+    say(open_chat(app), "What of <script>alert(1)</script> and **stars**?")
     assert not app.exception
     assert "<script>" not in bodies(app)
     assert "What of &lt;script&gt;alert(1)&lt;/script&gt; and **stars**?" in bodies(app)
@@ -110,7 +111,7 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
         BackgroundTurn, "stop", lambda self: Timer(0.3, now, (self,)).start()
     )  # a turn that takes its time to end
     chat_form.get_offline_server().delay = 0.2
-    opened(app).chat_input[0].set_value("How long is the road?").run()
+    open_chat(app).chat_input[0].set_value("How long is the road?").run()
     assert app.chat_input[0].disabled
     app.button(key="chat.stop").click().run()
     assert not app.exception
@@ -144,7 +145,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
 
     monkeypatch.setattr(open_chats, "open_thread", room)
     monkeypatch.setattr(chat_form.get_offline_server(), "betas", Waiting())
-    opened(app)
+    open_chat(app)
     app.session_state["chat.fault"] = "overloaded"
     app.chat_input[0].set_value("hello").run()
     assert met
@@ -153,11 +154,11 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
 
 
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "first words")
+    say(open_chat(app), "first words")
     thread = store(data_folder).list()[0].id
     open_chats._get_chats().clear()  # as after a restart of the app
     app.session_state["chat.thread"] = ""
-    opened(app, thread=thread)
+    open_chat(app, thread=thread)
     assert "first words" in bodies(app)
     say(app, "second words")
     assert len(store(data_folder).load(thread).requests) == 2
@@ -165,14 +166,14 @@ def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
 
 @pytest.mark.parametrize("thread", ["nowhere", "../../etc/passwd", "<script>", "%00"])
 def test_a_chat_that_is_not_known_is_a_new_one(app: AppTest, thread: str) -> None:
-    opened(app, thread=thread)
+    open_chat(app, thread=thread)
     assert not app.exception
     assert "Say something." in bodies(app)
 
 
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
 def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppTest, data_folder: Path, fault: str) -> None:
-    opened(app)
+    open_chat(app)
     app.session_state["chat.fault"] = fault
     say(app, "hello")
     assert not app.exception
@@ -185,7 +186,7 @@ def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppT
 
 
 def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     app.session_state["chat.provider"] = "server"
     app.session_state["chat.url"] = chat_form.get_offline_server().url
     app.session_state[f"chat.key.{chat_form.get_offline_server().url}"] = KEY
@@ -200,9 +201,9 @@ def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    opened(app)
+    open_chat(app)
     app.selectbox(key="chat.provider").set_value("anthropic").run()
-    assert app.session_state["chat.model"] == endpoints.MODELS[0]
+    assert app.session_state["chat.model"] == endpoints.SERVICES["anthropic"].models[0]
     assert app.session_state["chat.condense"] is False
     app.chat_input[0].set_value("hello").run()
     assert not app.exception
@@ -211,7 +212,7 @@ def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
 
 
 def test_the_policy_cuts_before_the_window_is_full_and_says_why(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     for n in range(6):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 330)
     assert "chat-log" in bodies(app)
@@ -221,22 +222,22 @@ def test_the_policy_cuts_before_the_window_is_full_and_says_why(app: AppTest, da
 
 
 def test_a_spend_or_growth_limit_asks_before_going_on(app: AppTest) -> None:
-    opened(app)
+    open_chat(app)
     app.session_state["chat.growth"] = 500
     say(app, "hello")
     say(app, "Some words that fill the window. " * 200)
     assert "On hold" in bodies(app)
     app.button(key="chat.over").click().run()
-    ended(app)
+    wait_for_turns(app)
     assert "On hold" not in bodies(app)
 
 
 def test_editing_a_prompt_makes_a_branch_and_leaves_the_chat(app: AppTest, data_folder: Path) -> None:
-    say(say(opened(app), "the first prompt"), "the second prompt")
+    say(say(open_chat(app), "the first prompt"), "the second prompt")
     thread = app.query_params["thread"]
     app.text_area(key=next(a.key for a in app.text_area if a.key.startswith("chat.instead"))).set_value("another one").run()
     app.button(key="chat.resend").click().run()
-    ended(app)
+    wait_for_turns(app)
     branch = app.query_params["thread"]
     assert branch != thread
     texts = {id: [b.text for b in store(data_folder).load(id).blocks if b.role == "user"] for id in (thread, branch)}
@@ -244,7 +245,7 @@ def test_editing_a_prompt_makes_a_branch_and_leaves_the_chat(app: AppTest, data_
 
 
 def test_a_new_chat_begins_with_the_summary_of_another(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "Remember that the bridge is closed.")
+    say(open_chat(app), "Remember that the bridge is closed.")
     thread = app.query_params["thread"]
     app.button(key="chat.begin").click().run()
     row = next(row for row in store(data_folder).list() if row.id != thread)
@@ -254,7 +255,7 @@ def test_a_new_chat_begins_with_the_summary_of_another(app: AppTest, data_folder
 
 
 def test_another_system_prompt_is_a_branch(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     thread = app.query_params["thread"]
     app.text_area(key="chat.system").set_value("Speak like a sailor.").run()
     app.button(key="chat.reword").click().run()
@@ -276,14 +277,14 @@ def test_an_imported_session_goes_on_from_a_request(app: AppTest, data_folder: P
     app.run()
     app.session_state["chat.model"] = "offline-64k"
     app.run()
-    app.number_input(key=next(n.key for n in app.number_input if n.key.startswith("chat.from"))).set_value(5).run()
+    app.number_input(key=next(n.key for n in app.number_input if n.key.startswith("chat.from"))).set_value(6).run()
     app.button(key="chat.continue").click().run()
     assert not app.exception
     thread = app.query_params["thread"]
     assert store(data_folder).load(thread).about["live_from"] == 5
     app.session_state["chat.model"] = "offline-64k"
     app.button(key="chat.answer").click().run()
-    ended(app)
+    wait_for_turns(app)
     assert not app.exception
     session = store(data_folder).load(thread)
     assert len(session.requests) == 6
@@ -293,7 +294,7 @@ def test_an_imported_session_goes_on_from_a_request(app: AppTest, data_folder: P
 
 @pytest.mark.parametrize("page", ["envelope", "heatmap", "debugger"])
 def test_a_chat_opens_on_every_other_page(app: AppTest, page: str) -> None:
-    say(say(opened(app), "hello"), "again")
+    say(say(open_chat(app), "hello"), "again")
     thread = app.query_params["thread"]
     app.switch_page(f"pages/{page}.py")
     app.query_params.clear()
@@ -306,7 +307,7 @@ def test_a_chat_opens_on_every_other_page(app: AppTest, page: str) -> None:
 
 
 def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
     spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
@@ -323,7 +324,7 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
 
 
 def test_a_chat_is_renamed_and_found_by_its_words(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "the heron stands in the reeds")
+    say(open_chat(app), "the heron stands in the reeds")
     thread = app.query_params["thread"]
     app.text_input(key=f"chat.title.{thread}").set_value("Birds")
     next(button for button in app.button if button.label == "Rename").click().run()
@@ -334,7 +335,7 @@ def test_a_chat_is_renamed_and_found_by_its_words(app: AppTest, data_folder: Pat
 
 @pytest.mark.parametrize("policy", ["balanced", "keep-everything"])
 def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, data_folder: Path, policy: str) -> None:
-    opened(app)
+    open_chat(app)
     app.session_state["chat.policy"] = policy
     say(app, "hello")
     room = open_chats._get_chats()[app.query_params["thread"]]
@@ -350,52 +351,52 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     assert session.requests[-1].stop_reason == "end_turn"
 
 
-def pressed(app: AppTest, start: str) -> AppTest:
+def press_newest(app: AppTest, start: str) -> AppTest:
     """Press the newest button whose key begins so."""
     next(button for button in app.button if (button.key or "").startswith(start)).click().run()
-    return ended(app)
+    return wait_for_turns(app)
 
 
 def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     for n in range(4):
         say(app, f"The bridge number {n} is closed. " + "It matters for the road. " * 20)
     thread = app.query_params["thread"]
-    pressed(app, "chat.condense_now")
+    press_newest(app, "chat.condense_now")
     assert not app.exception
     assert "<b>summary</b>" in bodies(app)
     say(app, "and now?")
     assert "follow wishes" in bodies(app)
     area = next(a for a in app.text_area if (a.key or "").startswith("chat.reword."))
     area.set_value("Only <b>two</b> bridges are closed.").run()
-    pressed(app, "chat.save.")
+    press_newest(app, "chat.save.")
     assert not app.exception
     assert "Only &lt;b&gt;two&lt;/b&gt; bridges are closed." in bodies(app)
     say(app, "and further?")
-    pressed(app, "chat.rate.up.")
+    press_newest(app, "chat.rate.up.")
     assert "· rated Good" in bodies(app)
-    pressed(app, "chat.undo.")
+    press_newest(app, "chat.undo.")
     say(app, "and then?")
-    assert "<b>restore</b> at request 6" in bodies(app)
+    assert "<b>restore</b> at request 7" in bodies(app)
     open_chats._get_chats().clear()  # as after a restart of the app
     app.run()
     assert "· rated Good" in bodies(app)
-    assert "<b>restore</b> at request 6" in bodies(app)
+    assert "<b>restore</b> at request 7" in bodies(app)
     session = store(data_folder).load(thread)
     assert [request.stop_reason for request in session.requests] == ["end_turn"] * 7
     assert len(session.observed) == 4, "condensed, edited; restored, put back as it was"
 
 
 def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
-    say(say(say(opened(app), "one"), "two"), "three")
-    pressed(app, "chat.condense_now")
-    pressed(app, "chat.condense_now")
+    say(say(say(open_chat(app), "one"), "two"), "three")
+    press_newest(app, "chat.condense_now")
+    press_newest(app, "chat.condense_now")
     assert not app.exception
     assert "nothing to condense before the newest" in bodies(app)
 
 
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
     there = Destination("server", chat_form.get_offline_server().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
@@ -410,24 +411,25 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     )  # another tab decided so meanwhile
     say(app, "and now?")
     assert kept.load(other).requests[-1].model == "offline-16k"
-    app.session_state["chat.url"] = f"{there.url}/"
+    chosen = there.url.replace("127.0.0.1", "localhost")
+    app.session_state["chat.url"] = f"{chosen}/"
     say(app, "by my own choice?")
     assert kept.load(other).requests[-1].model == "offline-64k"
-    assert kept.find_destination(other) == Destination("server", f"{there.url}/", "offline-64k")
+    assert kept.find_destination(other) == Destination("server", chosen, "offline-64k")
     assert kept.find_destination(first) == Destination("offline", "", "offline-16k")
 
 
 def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     say(app, "Some words that fill the window. " * 4_000)
     shown = bodies(app)
-    assert "Not sent: request 1" in shown
+    assert "Not sent: request 2" in shown
     assert "does not fit by itself" in shown
     assert "gen_ai.usage.input_tokens" in shown
     open_chats._get_chats().clear()  # as after a restart of the app
     app.run()
-    assert "Not sent: request 1" in bodies(app)
-    pressed(app, "chat.leave_out")
+    assert "Not sent: request 2" in bodies(app)
+    press_newest(app, "chat.leave_out")
     assert not app.exception
     assert 'role="alert"' not in bodies(app)
     assert ">left out</em>" in bodies(app)
@@ -437,7 +439,7 @@ def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTe
 
 
 def test_every_message_carries_its_state_and_a_line_says_where_the_context_begins(app: AppTest) -> None:
-    opened(app)
+    open_chat(app)
     app.session_state["chat.policy"] = "last-5-pairs"
     for n in range(7):
         say(app, f"number {n}")
@@ -449,7 +451,7 @@ def test_every_message_carries_its_state_and_a_line_says_where_the_context_begin
 
 
 def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
-    opened(app)
+    open_chat(app)
     for n in range(3):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
     ahead = open_chats._get_chats()[app.query_params["thread"]].cut_forecast
@@ -457,7 +459,7 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
     mark, turns = ahead[1].cut_at, ahead[1].turns
     assert mark is not None
     assert turns is not None
-    assert f"cut from about {mark:,} on" in bodies(app)
+    assert f"compacts at about {mark:,}" in bodies(app)
     room = open_chats._get_chats()[app.query_params["thread"]]
     for n in range(turns):
         assert not any(d.splice for d in room.chat.plan.decisions), "cut too early"
@@ -468,7 +470,7 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
 
 
 def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     app.number_input(key=next(n.key for n in app.number_input if n.key.endswith("5.share"))).set_value(0.2)
     next(button for button in app.button if button.label == "Apply").click().run()
     assert not app.exception
@@ -485,21 +487,48 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
 
 
+def test_values_for_a_model_are_saved_as_the_user_s_own_policy_and_hold_in_the_chat(app: AppTest, data_folder: Path) -> None:
+    open_chat(app)
+    app.selectbox(key="chat.policy").set_value("context-aware-chat").run()
+
+    def press(label: str, text: str) -> None:
+        next(i for i in app.text_input if i.label == "Models like").set_value("offline-*")
+        next(i for i in app.selectbox if i.label == "Parameter").set_value("keep_last_pairs.pairs")
+        next(i for i in app.text_input if i.label == "Value").set_value(text)
+        next(b for b in app.button if b.label == label).click().run()
+        assert not app.exception
+
+    press("Apply", "one")
+    assert "&#x27;one&#x27; is not a whole number" in bodies(app)
+    press("Save to my policies", "1")
+    assert app.selectbox(key="chat.policy").value == "my-context-aware-chat"
+    own = policy.load("my-context-aware-chat", data_folder / "policies")
+    assert own.models["offline-*"] == {"keep_last_pairs": {"pairs": 1}}
+    for word in ("north", "south", "west"):
+        say(app, f"Point {word}.")
+    room = open_chats._get_chats()[app.query_params["thread"]]
+    assert room.chat.policy.models == own.models
+    assert "offline-*" in [decision.edit.facts.get("table") for decision in room.chat.plan.decisions]
+    whole = [piece for piece in room.chat.plan.after.pieces if piece.body is None]
+    sent = " ".join(room.session.blocks[n].text for piece in whole for n in range(piece.start, piece.stop))
+    assert [word in sent for word in ("north", "south", "west")] == [False, True, True], "one pair and the question"
+
+
 def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "Please calculate 12*(3+4)")
-    pressed(app, "chat.again")
+    say(open_chat(app), "Please calculate 12*(3+4)")
+    press_newest(app, "chat.again")
     assert not app.exception
     session = store(data_folder).load(app.query_params["thread"])
     assert session.requests[-1].stop_reason == "end_turn"
     assert bodies(app).count(">left out</em>") == 3, "the call, its result and the answer"
-    pressed(app, "chat.again")
+    press_newest(app, "chat.again")
     assert bodies(app).count(">left out</em>") == 6
     say(app, "and now?")
     assert store(data_folder).load(app.query_params["thread"]).requests[-1].stop_reason == "end_turn"
 
 
 def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     open_chats._get_chats()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
     there = Destination("server", chat_form.get_offline_server().url, "nobody-knows-7b")
@@ -509,7 +538,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     say(app, "and now?")
     assert "Nobody knows the window of nobody-knows-7b" in bodies(app)
     app.number_input(key="chat.typed.assumed").set_value(9_000).run()
-    pressed(app, "chat.use.assumed")
+    press_newest(app, "chat.use.assumed")
     assert "of 9,000 tokens" in bodies(app)
     assert f"from the next message on; so far: nobody-knows-7b at {there.url}" in bodies(app)
     say(app, "and further?")
@@ -517,7 +546,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
 
 
 def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     room = open_chats._get_chats()[app.query_params["thread"]]
     locked = StorageError("the database is locked", hint="Close what holds it.")
     writes: list[int] = []
@@ -530,13 +559,13 @@ def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, da
     room.chat.writes.run(write)
     app.run()
     assert "Not written yet: the database is locked" in bodies(app)
-    pressed(app, "chat.keep")
+    press_newest(app, "chat.keep")
     assert "Not written yet" not in bodies(app)
     assert len(writes) == 2
 
 
 def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "a word that nobody else says: xylophonist")
+    say(open_chat(app), "a word that nobody else says: xylophonist")
     gone = app.query_params["thread"]
     app.button(key="chat.new").click().run()
     say(app, "another chat")
@@ -559,7 +588,7 @@ def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest
 
 
 def test_a_chat_with_a_branch_is_not_deleted(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     parent = app.query_params["thread"]
     branch = store(data_folder).create(parent=parent, at=len(store(data_folder).load(parent).blocks))
     app.button(key="chat.delete").click().run()
@@ -572,7 +601,7 @@ def test_a_chat_with_a_branch_is_not_deleted(app: AppTest, data_folder: Path) ->
 
 
 def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) -> None:
-    say(opened(app), "What is ``` here?")
+    say(open_chat(app), "What is ``` here?")
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(turnscope.dumps(session)))
     assert again == session
@@ -582,7 +611,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
 
 
 def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
-    say(say(opened(app), "the heron stands in the reeds"), "again")
+    say(say(open_chat(app), "the heron stands in the reeds"), "again")
     thread = app.query_params["thread"]
     app.button(key="chat.new").click().run()
     app.text_input(key="chat.words").set_value("heron").run()
@@ -596,24 +625,24 @@ def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
 def test_fenced_code_is_code_and_all_of_it_is_text() -> None:
     shown = markup._render_fences(escape("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
     assert shown == (
-        '<div class="said">Look:</div><pre class="ts-text">&lt;img src=x&gt;\n</pre>'
-        '<div class="said">and ``` inline, then</div><pre class="ts-text">an open one</pre>'
+        '<div class="chat-text">Look:</div><pre class="ts-text">&lt;img src=x&gt;\n</pre>'
+        '<div class="chat-text">and ``` inline, then</div><pre class="ts-text">an open one</pre>'
     )
 
 
 def test_a_fallback_to_a_larger_model_can_be_watched_offline(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     app.session_state["chat.policy"] = "ladder"
     app.session_state["chat.condense"] = False
     for n in range(2):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 1_400)
     session = store(data_folder).load(app.query_params["thread"])
     assert [(r.model, r.stop_reason) for r in session.requests] == [("offline-16k", "end_turn"), ("offline-64k", "end_turn")]
-    assert "<b>fallback</b> at request 1" in bodies(app)
+    assert "<b>fallback</b> at request 2" in bodies(app)
 
 
 def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     kept = store(data_folder)
     settings = Settings("offline-16k", choices.list_policies()["balanced"])
     thread = kept.create(place=Destination("offline", "", "offline-16k"))
@@ -632,11 +661,11 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
 
 
 def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     picture, notes = png(1_600, 900), b"the heron stands <b>here</b>"
     app.chat_input[0].set_value("What is this?").upload("cat.png", picture, "image/png").upload("n.txt", notes, "text/plain")
     app.chat_input[0].run()
-    ended(app)
+    wait_for_turns(app)
     assert not app.exception
     shown = bodies(app)
     assert "PNG, 1,600 × 900" in shown
@@ -662,7 +691,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert area.value == "What is this?"
     area.set_value("And what is this?").run()
     app.button(key="chat.resend").click().run()
-    ended(app)
+    wait_for_turns(app)
     branch = store(data_folder).load(app.query_params["thread"])
     assert [b.digest for b in branch.blocks if b.role == "user"][:2] == [b.digest for b in session.blocks if b.role == "user"][
         :2
@@ -671,14 +700,14 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
 
 
 def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     app.chat_input[0].set_value("Read this").upload("report.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf").run()
     assert "report.pdf is neither an image that models accept nor text" in bodies(app)
     assert "What was attached has to be chosen again." in bodies(app)
     assert app.chat_input[0].proto.value == "Read this"
     assert store(data_folder).list() == ()
     app.chat_input[0].upload("cat.png", png(8, 8), "image/png").run()
-    ended(app)
+    wait_for_turns(app)
     assert store(data_folder).list()[0].title == "cat.png"
     assert "You attached an image (PNG, 8 × 8, 1 kB)" in bodies(app)
 
@@ -688,7 +717,7 @@ def test_images_elsewhere_and_damaged_ones_are_words() -> None:
         return make_block(0, 0, 0, "user", "", {"type": "image", "source": source})
 
     away = attachments.render_attachment(block({"type": "url", "url": "https://evil.example/<x>.png"}))
-    assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
+    assert away == '<div class="chat-text ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
     damaged = block({"type": "base64", "media_type": "text/html", "data": b64encode(png(9, 9)[:40]).decode()})
     assert "<img" not in attachments.render_attachment(damaged)
     assert "cannot be shown: PNG, 9 × 9" in attachments.render_attachment(damaged)
@@ -706,11 +735,11 @@ def draft() -> Chat:
 def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     chosen = [
         {"name": "cat.png", "size": 9_000, "width": 640, "height": 480},
-        {"name": "n.txt", "size": 9, "said": "nine words"},
+        {"name": "n.txt", "size": 9, "text": "nine words"},
         {"name": "big.png", "size": MAX_IMAGE + 1, "width": 9, "height": 9},
-        {"name": "a.zip", "size": 9, "said": None},
+        {"name": "a.zip", "size": 9, "text": None},
     ]
-    typed = typing_box.parse_draft({"said": "hello", "length": 5, "files": chosen})
+    typed = typing_box.parse_draft({"text": "hello", "length": 5, "files": chosen})
     assert (typed.text, typed.names) == ("hello", ("cat.png", "n.txt"))
     assert [error.what.split()[0] for error in typed.refused] == ["big.png", "a.zip"]
     chat = preview._preview(draft(), typed.text, typed.blocks)
@@ -724,7 +753,7 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
 
 
 def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
-    def told(system: int, task: int, rest: int) -> str:
+    def render_gauge(system: int, task: int, rest: int) -> str:
         settings = Settings("claude-sonnet-4-5", choices.list_policies()["keep-everything"])
         spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
         chat = branches.start_chat("draft", spare, NullSink(), settings, "word " * system, [])
@@ -733,21 +762,21 @@ def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent
         amid = next_request.find_mid_prompt(plan, growing.session, growing.ledger)
         return gauge._render_middle(preview.RequestPreview(plan, growing.session, middle=amid))
 
-    assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
-    assert told(16_000, 100, 15_000) == "", "a short prompt"
-    assert told(2_000, 100, 60_000) == "", "the head"
-    assert told(32_000, 30_000, 100) == "", "its end stands near the prompt's"
+    assert re.search(r"the task sits 5\d % into this prompt \(7\d\.\dk tokens\)", render_gauge(32_000, 100, 30_000))
+    assert render_gauge(16_000, 100, 15_000) == "", "a short prompt"
+    assert render_gauge(2_000, 100, 60_000) == "", "the head"
+    assert render_gauge(32_000, 30_000, 100) == "", "its end stands near the prompt's"
 
 
 def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:
-    say(say(say(opened(app), "go on"), "and then"), "go on")
+    say(say(say(open_chat(app), "go on"), "and then"), "go on")
     thread = app.query_params["thread"]
     box = next(s for s in app.selectbox if (s.key or "").startswith("chat.at."))
     assert box.options == ["go on (2)", "and then", "go on"], "the newest first"
     box.select_index(2).run()
     next(a for a in app.text_area if a.key.startswith("chat.instead")).set_value("stop").run()
     app.button(key="chat.resend").click().run()
-    ended(app)
+    wait_for_turns(app)
     assert [b.text for b in store(data_folder).load(app.query_params["thread"]).blocks if b.role == "user"] == ["stop"]
     picks = next(s for s in app.selectbox if (s.key or "").startswith("chat.pick."))
     assert len(set(picks.options)) == 2
@@ -757,7 +786,7 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
 
 
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
-    opened(app)
+    open_chat(app)
     there = Destination("server", chat_form.get_offline_server().url, "claude-haiku-4-5")
     app.query_params["thread"] = store(data_folder).create(place=there)
     app.run()
@@ -774,7 +803,7 @@ def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest,
     assert abs(float(held.usd[1] - held.usd[0]) - 1_024 * 5e-6) < 2e-6, "and five for the longest answer"
     assert f"sending this would cost ${held.usd[0]:.4f}, up to ${held.usd[1]:.4f} with the longest answer" in bodies(app)
     app.button(key="chat.over").click().run()
-    ended(app)
+    wait_for_turns(app)
     assert "On hold" not in bodies(app)
     app.number_input(key="chat.spend").set_value(0.0)
     app.number_input(key="chat.growth").set_value(10)
@@ -786,7 +815,7 @@ def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest,
 def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(opened(app), "hello")
+    say(open_chat(app), "hello")
     billed, url = len(chat_form.get_offline_server().memory.billed), chat_form.get_offline_server().url
     with monkeypatch.context() as amiss:
         amiss.setattr(chat_form, "connect_provider", lambda _to=None: connect(url, "none"))
@@ -798,7 +827,7 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     assert f"offline-16k at {url}" in bodies(app)
     assert "Choose where it goes from here." in bodies(app)
     assert len(chat_form.get_offline_server().memory.billed) == billed
-    pressed(app, "chat.answer")
+    press_newest(app, "chat.answer")
     assert "Not sent" not in bodies(app)
     session = store(data_folder).load(app.query_params["thread"])
     assert [b.text for b in session.blocks if b.role == "user"] == ["hello", "and now?"]
@@ -815,7 +844,7 @@ def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
         return {"default_generation_settings": {"n_ctx": 8_192}} if url == "http://127.0.0.1:9/props" else None
 
     monkeypatch.setattr(window_lookup, "_fetch_json", answer)
-    opened(app)
+    open_chat(app)
     app.session_state["chat.key.http://127.0.0.1:9"] = KEY
     app.session_state["chat.key.http://127.0.0.1:8"] = "another key"
     app.selectbox(key="chat.provider").set_value("server").run()

@@ -25,23 +25,27 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     _until(app, lambda: len(app.dataframe) > 0 and len(app.dataframe[0].value) == 2)
     assert not app.exception
     table = app.dataframe[0].value
-    assert list(table["policy"]) == ["As recorded", "Last 5 pairs"]
+    assert [title.removesuffix(" ★") for title in table["policy"]] == ["As recorded", "Last 5 pairs"]
+    assert len(table.columns) == 5
     assert app.query_params["policies"] == "as-recorded,last-5-pairs"
     assert table["lost references"][1] > 0
     assert any("Answers are taken as recorded" in html.proto.body for html in app.get("html"))
-    assert any("They first part at request" in text.value for text in app.text)
+    assert any("First difference: request" in text.value for text in app.text)
+    assert any('<div class="cmp-verdict"' in html.proto.body for html in app.get("html"))
+    assert any('<article class="cmp-card' in html.proto.body for html in app.get("html"))
     app.text_input(key="compare.text").set_value("nowhere in this session").run()
     assert not app.exception
-    assert left(app) == ["As recorded none it is nowhere", "Last 5 pairs none it is nowhere"]
+    assert list_left(app) == ["As recorded none in no request", "Last 5 pairs none in no request"]
     assert app.query_params["text"] == "nowhere in this session"
     app.text_input(key="compare.text").set_value("#3").run()
-    assert any(text.value.startswith("Said in block 3, ") for text in app.text)
+    assert any(text.value.startswith("Occurs in block 3, ") for text in app.text)
     assert (
-        left(app)[0]
-        == "As recorded 1 to 62 Condense by follow_the_record at request 63: compacted into a summary (the user asked for it)."
+        list_left(app)[0]
+        == "As recorded 2–63 Condense by follow_the_record at request 64: compacted into a summary (requested by the user). "
+        "in the debugger →"
     )
     html = "\n".join(element.proto.body for element in app.get("html"))
-    assert "<b>In the middle</b> The task stands behind 27 %" in html
+    assert "in the middle</b>" not in html, "the verdict stands in its place"
     assert "/plan?session=cache-goes-cold&amp;what=budget&amp;policies=last-5-pairs" in html
 
     app.segmented_control(key="compare.which").set_value("kept").run()
@@ -54,6 +58,9 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     assert app.query_params["with"] == "thinking-grows"
     (beside,) = (html.proto.body for html in app.get("html") if "Prompt tokens, all requests" in html.proto.body)
     assert "<td>88</td>" in beside
+
+    app.toggle(key="compare.every").set_value(True).run()
+    assert {"× record", "rejected", "decisions"} <= {*app.dataframe[0].value.columns}
 
     app.button(key="saving.ask").click().run()
     found = _until(app, lambda: [html.proto.body for html in app.get("html") if 'id="saving"' in html.proto.body])
@@ -71,11 +78,11 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
 
     app.selectbox(key="compare.model").set_value("gemini-2.5-flash")
     app.number_input(key="compare.limit").set_value(40_000).run()
-    _until(app, lambda: len(app.dataframe[0].value) == 2 and app.dataframe[0].value["USD"][1] != table["USD"][1])
+    _until(app, lambda: len(app.dataframe[0].value) == 2 and app.dataframe[0].value["cost"][1] != table["cost"][1])
     assert (app.query_params["model"], app.query_params["limit"]) == ("gemini-2.5-flash", "40000")
 
 
-def left(app: AppTest) -> list[str]:
+def list_left(app: AppTest) -> list[str]:
     """The lines that say when a text left, as text."""
     (table,) = (html.proto.body for html in app.get("html") if 'id="left-window"' in html.proto.body)
     lines = table.partition("<tbody>")[2].split("</tr>")[:-1]

@@ -27,9 +27,9 @@ def folder(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def shown(app: AppTest, path: Path, pane: str) -> str:
+def show_pane(app: AppTest, path: Path, pane: str) -> str:
     """All that the envelope page shows of a session's last request."""
-    app.session_state["detail.pane"] = pane
+    app.query_params["pane"] = pane
     app.query_params["session"] = hashlib.sha256(str(path).encode()).hexdigest()[:12]
     app.query_params["request"] = "1"
     app.run()
@@ -39,29 +39,29 @@ def shown(app: AppTest, path: Path, pane: str) -> str:
 
 def test_a_proven_session_says_so_and_lists_system_and_tools(app: AppTest, folder: Path) -> None:
     path, _ = exact_log.session(folder)
-    page = shown(app, path, "exact")
+    page = show_pane(app, path, "exact")
     assert "as sent, 7 of 7 proven" in page
     assert "<b>As sent.</b> 7 of 7 requests rebuilt, digests equal for 7." in page
-    assert "<h3>System prompt and tools" in shown(app, path, "blocks")
+    assert "<h3>System prompt and tools" in show_pane(app, path, "blocks")
 
 
 def test_an_older_log_says_what_is_inferred_and_how_later_ones_are_exact(app: AppTest, folder: Path) -> None:
     path = log().save(folder / "s1.jsonl")
-    page = shown(app, path, "exact")
+    page = show_pane(app, path, "exact")
     assert "system + tools inferred" in page
     assert "<b>Not as sent.</b> The log holds neither system prompt nor tools" in page
     assert "2.1.330" in page
-    assert "<h3>System prompt and tools" not in shown(app, path, "blocks")
+    assert "<h3>System prompt and tools" not in show_pane(app, path, "blocks")
 
 
 def test_a_result_stands_as_it_was_sent_and_below_as_it_is_stored(app: AppTest, folder: Path) -> None:
     path = log().save(folder / "s1.jsonl")
-    missing = shown(app, path, "transcript")
-    assert "Above as sent; below as stored in b1.txt, which is not beside the log" in missing
+    missing = show_pane(app, path, "transcript")
+    assert "Above as sent; below as stored in b1.txt, which is not in the log's folder" in missing
     stored = folder / "s1" / "tool-results" / "b1.txt"
     stored.parent.mkdir(parents=True)
     stored.write_text("line one\nline two\nline three", encoding="utf-8")
-    page = shown(app, path, "transcript")
+    page = show_pane(app, path, "transcript")
     assert "Above as sent; below as stored in b1.txt, 28 characters" in page
     assert "line three" in page
 
@@ -89,7 +89,7 @@ def test_no_other_file_is_read(named: str, tmp_path: Path) -> None:
 
 def test_another_sum_than_ours_is_told_with_both_numbers(tmp_path: Path) -> None:
     made = log()
-    made.bare(type="cost-state", totalCostUSD=0.5)
+    made.add_bare(type="cost-state", totalCostUSD=0.5)
     view = turnscope.overview(turnscope.load(made.save(tmp_path / "s1.jsonl")))
     title = cards.render_title(view)
     assert view.total is not None

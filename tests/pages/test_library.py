@@ -6,12 +6,12 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import turnscope
 from claude_log import Log
-from conftest import ROOT
+from conftest import ROOT, list_sessions, read_component
 from turnscope import settings
 from turnscope.library import indexing
 
@@ -31,10 +31,6 @@ def _cold() -> None:
 
 def bodies(app: AppTest) -> str:
     return "\n".join(element.proto.body for element in app.get("html"))
-
-
-def listed(app: AppTest) -> Any:
-    return next(frame.value for frame in app.dataframe if "Truncated" in frame.value)
 
 
 def library_page(app: AppTest) -> AppTest:
@@ -58,7 +54,7 @@ def wait(app: AppTest) -> AppTest:
     """Until the job has ended."""
     from pages.library import indexing as page
 
-    job = page._get_jobs().job
+    job = page._get_jobs().job or page._get_jobs().own
     assert job
     job.wait(120)
     assert job.state == "done", job.error
@@ -68,23 +64,27 @@ def wait(app: AppTest) -> AppTest:
 def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_to_its_block(app: AppTest, claude: Path) -> None:
     library_page(app)
     assert not app.exception
-    assert {"cold.jsonl", "broken.jsonl"} <= set(listed(app)["File"])
+    assert {"cold.jsonl", "broken.jsonl"} <= set(list_sessions(app))
     assert "2 not read yet" in bodies(app)
-    assert "indexed sessions" not in bodies(app)
+    assert "indexed session" not in bodies(app)
     app.button(key="library.index").click().run()
     wait(app)
     shown = bodies(app)
     assert "Indexed 2 files" in shown
     assert "is in no format that Turnscope knows" in shown
     assert "broken.jsonl" in shown
-    assert "All 1 indexed sessions" in shown
+    assert "of 1 indexed session" in shown
     view = turnscope.overview(turnscope.load(claude / "cold.jsonl"))
     assert f"${view.total:,.2f}" in shown
-    for word in ("Window filled", "40–70 %", "Messages per request", "Truncation events", "Condensed well", "Cost by project"):
+    for word in ("Window filled", "40–70 %", "Messages per request", "Truncation events", "Cache misses", "7 days", "30 days"):
         assert word in shown
-    row = listed(app).set_index("File").loc["cold.jsonl"]
-    assert row["Requests"] == len(view)
-    assert row["Cost"] == pytest.approx(float(view.total or 0))
+    row = list_sessions(app)["cold.jsonl"]
+    assert row["requests"] == f"{len(view):,}"
+    assert row["cost"] == f"${view.total:,.2f}"
+    assert row["fill"] == f"{view.fill.max():.0%}"
+    assert max(row["curve"]) == round(100 * view.fill.max())
+    [cost] = read_component(app, "turnscope_costs")["rows"]
+    assert (cost["cost"], cost["share"]) == (f"${view.total:,.2f}", 100.0)
 
     app.text_input(key="library.search").set_value("high water").run()
     assert "<mark>" in bodies(app)
@@ -92,12 +92,23 @@ def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_t
     request, block = (int(found.replace(",", "")) for found in re.findall(r"(?:request|block) ([\d,]+)", label))
     app.button(key="library.hit.0").click().run()
     assert not app.exception
-    key, at = app.session_state["transcript.block"]
-    assert at == block
-    assert key.endswith(":0")
+    assert app.query_params["block"] == str(block)
+    assert app.query_params["pane"] == "transcript"
     session = turnscope.load(claude / "cold.jsonl")
     assert "water" in session.blocks[block].text.casefold()
     assert 0 <= request < len(session.requests)
+
+    app.switch_page("pages/search.py")
+    app.query_params.clear()
+    app.query_params["q"], app.query_params["scope"] = "high water", "all"
+    app.run()
+    assert "<mark>" in bodies(app)
+    app.button(key="search.hit.0").click().run()
+    assert not app.exception
+    found = {name: app.query_params[name] for name in app.query_params}
+    assert (found["q"], found["block"], found["request"]) == ("high water", str(block), str(request - 1))
+    assert "scope" not in found
+    assert f"When did block #{block:,} leave the window?" in bodies(app)
 
 
 def test_a_folder_that_is_looked_into_anyway_opens_when_it_is_given(
@@ -118,27 +129,27 @@ def test_filters_order_and_pages_over_many_sessions(app: AppTest, claude: Path) 
     for n in range(120):
         (claude / f"more-{n:03}.jsonl").write_text("{}\n")
     library_page(app)
-    assert len(listed(app)) == 50, "no widget lists them all"
+    assert len(list_sessions(app)) == 50, "no widget lists them all"
     assert "of 123 sessions" in bodies(app)
-    first = set(listed(app)["File"])
+    first = set(list_sessions(app))
     app.button(key="library.start.later").click().run()
-    assert not first & set(listed(app)["File"])
-    app.text_input(key="library.filter").set_value("cold claude").run()
-    assert list(listed(app)["File"]) == ["cold.jsonl"]
-    app.text_input(key="library.filter").set_value("").run()
+    assert not first & set(list_sessions(app))
+    app.text_input(key="library.search").set_value("cold claude").run()
+    assert list(list_sessions(app)) == ["cold.jsonl"]
+    app.text_input(key="library.search").set_value("").run()
     app.toggle(key="library.cut").set_value(True).run()
-    assert list(listed(app)["File"]) == ["tool-results-eat-the-window.jsonl"], "opened before, and cut"
+    assert list(list_sessions(app)) == ["tool-results-eat-the-window.jsonl"], "opened before, and cut"
     app.number_input(key="library.least").set_value(10_000.0).run()
     assert "no sessions" in bodies(app)
     app.number_input(key="library.least").set_value(None).run()
     app.number_input(key="library.most").set_value(0.0).run()
     assert "no sessions" in bodies(app)
     app.number_input(key="library.most").set_value(10_000.0).run()
-    assert list(listed(app)["File"]) == ["tool-results-eat-the-window.jsonl"]
+    assert list(list_sessions(app)) == ["tool-results-eat-the-window.jsonl"]
     app.number_input(key="library.most").set_value(None).run()
     app.toggle(key="library.cut").set_value(False).run()
-    app.selectbox(key="library.order").set_value("Title").run()
-    titles = [title.casefold() for title in listed(app)["Title"] if not title.endswith(".jsonl")]
+    app.selectbox(key="library.order").set_value("title").run()
+    titles = [row["title"].casefold() for row in list_sessions(app).values()]
     assert titles == sorted(titles)
     app.selectbox(key="library.tool").set_value("Claude Code session").run()
     assert not app.exception
@@ -148,7 +159,7 @@ def test_sessions_are_forgotten_only_after_it_was_asked_for_twice_and_files_stay
     library_page(app)
     app.button(key="library.index").click().run()
     wait(app)
-    app.text_input(key="library.filter").set_value("cold").run()
+    app.text_input(key="library.search").set_value("cold").run()
     app.button(key="library.forget-listed").click().run()
     assert not app.exception
     assert (claude / "cold.jsonl").exists()
@@ -165,14 +176,14 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
 
     cache.open_store().open(claude / "cold.jsonl")
     library_page(app)
-    before = listed(app).set_index("File").loc["cold.jsonl"]
-    assert before["Cost"] > 1
+    before = list_sessions(app)["cold.jsonl"]
+    assert before["cost"].startswith("$")
     monkeypatch.setattr(session_summary, "get_version", lambda *_: "other prices")
     st.cache_resource.clear()  # as in another process
     app.run()
-    after = listed(app).set_index("File").loc["cold.jsonl"]
-    assert after["Title"] == before["Title"]
-    assert not after["Cost"] > 0
+    after = list_sessions(app)["cold.jsonl"]
+    assert after["title"] == before["title"]
+    assert after["cost"] == "not read"
     assert "not read yet" in bodies(app)
 
 
@@ -187,7 +198,7 @@ def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, dat
     app.text_input(key="library.path").set_value(str(folder)).run()
     app.button(key="library.index-folder").click().run()
     wait(app)
-    assert "herons.jsonl" in set(listed(app)["File"])
+    assert "herons.jsonl" in set(list_sessions(app))
     from pages.parts.registry import make_id
 
     app.switch_page("pages/envelope.py")
@@ -246,12 +257,12 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     page._get_jobs().chats.join(30)  # type: ignore[union-attr]
     app.run()
     assert not app.exception
-    row = listed(app).set_index("Title").loc["Herons"]
-    assert (row["Tool"], row["Project"], row["Model"], row["Requests"]) == ("Live chat", "live chat", "offline-16k", 1)
-    assert "All 1 indexed sessions" in bodies(app)
+    [row] = [row for row in list_sessions(app).values() if row["title"] == "Herons"]
+    assert (row["tool"], row["project"], row["model"], row["requests"]) == ("Live chat", "live chat", "offline-16k", "1")
+    assert "of 1 indexed session" in bodies(app)
     app.text_input(key="library.search").set_value("albatross").run()
     assert app.button(key="library.hit.0").label.startswith("Herons")
-    assert app.button(key="library.forget-listed").label == "Forget the 1 listed", "the sample that is open, and no chat"
+    assert app.button(key="library.forget-listed").label == "Forget the 0 listed", "no chat"
     app.button(key="library.hit.0").click().run()
     assert not app.exception
     assert app.session_state["state.session"] == f"thread-{thread}"
@@ -261,5 +272,97 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     page._get_jobs().chats.join(30)  # type: ignore[union-attr]
     app.text_input(key="library.search").set_value("albatross").run()
     assert not app.exception
-    assert "Herons" not in set(listed(app)["Title"])
-    assert "Nothing was found" in bodies(app)
+    assert "Herons" not in {row["title"] for row in list_sessions(app).values()}
+    assert "No text holds this" in bodies(app)
+
+
+def test_what_is_found_and_what_was_opened_is_indexed_by_itself_until_somebody_stops_it(
+    app: AppTest, claude: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pages.library import indexing as page
+    from pages.parts import opening
+
+    monkeypatch.setattr(page, "AUTOMATIC", True)
+    log = Log()
+    log.user("count the albatrosses")
+    log.answer("m1", "there are nine", usage=(20, 0, 0, 9))
+    file = data_folder.parent / "dropped.jsonl"
+    file.write_text(log.text())
+    opening.adopt_file("dropped.jsonl", file)
+    file.unlink()
+    library_page(app)
+    wait(app)
+    page._get_jobs().chats.join(30)  # type: ignore[union-attr]
+    app.run()
+    rows = list_sessions(app)
+    assert rows["cold.jsonl"]["curve"]
+    assert rows["dropped.jsonl"]["curve"]
+    assert rows["tool-results-eat-the-window.jsonl"]["curve"], "the sample that was opened"
+    assert "of 2 indexed sessions" in bodies(app), "a sample is nobody's cost"
+    assert "library.index" not in {button.key for button in app.button}
+    for words, name in (("albatrosses", "dropped.jsonl"), ("high water", "cold.jsonl")):
+        app.text_input(key="library.search").set_value(words).run()
+        assert list(list_sessions(app)) == [name]
+        assert "<mark>" in bodies(app)
+    app.text_input(key="library.search").set_value("albatrosses").run()
+    app.button(key="library.hit.0").click().run()
+    assert not app.exception
+    assert "count the albatrosses" in bodies(app) + "".join(code.value for code in app.code)
+    app.query_params.clear()
+    app.switch_page("pages/library.py").run()
+    app.button(key="library.forget-listed").click().run()
+    assert not app.exception
+    assert not app.exception
+    assert "indexed session" not in bodies(app), "and nothing is read again by itself"
+    assert app.button(key="library.index").label == "Index the 2 sessions found here"
+
+
+def test_filters_stand_in_the_address_and_in_saved_views(app: AppTest, claude: Path) -> None:
+    (claude / "more.jsonl").write_text("{}\n")
+    app.run()
+    app.query_params.clear()
+    for name, value in {"q": "cold", "least": "x", "sort": "title", "from": "2020-01-01", "last": "no"}.items():
+        app.query_params[name] = value
+    app.switch_page("pages/library.py").run()
+    assert not app.exception
+    assert list(list_sessions(app)) == ["cold.jsonl"]
+    assert app.selectbox(key="library.order").value == "title"
+    assert "least" not in app.query_params, "what makes no sense is left out"
+    app.text_input(key="library.search").set_value("more").run()
+    assert app.query_params["q"] in ("more", ["more"])
+    app.text_input(key="library.view.name").set_value("Only $more").run()
+    app.button(key="library.view.save").click().run()
+    app.button(key="library.view.0").click().run()
+    assert "q" not in app.query_params
+    assert len(list_sessions(app)) > 2
+    [button] = [each for each in app.button if each.label == "Only more"]
+    button.click().run()
+    assert list(list_sessions(app)) == ["more.jsonl"]
+    [button] = [each for each in app.button if each.label == "Delete Only more"]
+    button.click().run()
+    assert not [each for each in app.button if "Only more" in each.label]
+    assert not app.exception
+
+
+def test_costs_are_grouped_by_tag_too_and_filter_by_it(app: AppTest, claude: Path) -> None:
+    from turnscope.library import tags
+
+    library_page(app)
+    app.button(key="library.index").click().run()
+    wait(app)
+    tags.set_tags([(str(claude / "cold.jsonl"), "")], ["slow"])
+    app.run()
+    assert list_sessions(app)["cold.jsonl"]["tags"] == ["slow"]
+    for by, name in (("tag", "slow"), ("tool", "Claude Code session"), ("day", "2026-03-29")):
+        app.session_state["library.by"] = by
+        app.run()
+        assert not app.exception
+        rows = read_component(app, "turnscope_costs")["rows"]
+        assert by == "day" or [row["name"] for row in rows] == [name]
+        assert all(row["cost"].startswith("$") for row in rows)
+    app.query_params["tag"] = "nobody's"
+    app.run()
+    assert not list_sessions(app)
+    app.query_params["tag"] = "slow"
+    app.run()
+    assert list(list_sessions(app)) == ["cold.jsonl"]

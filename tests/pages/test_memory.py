@@ -34,7 +34,7 @@ def say(app: AppTest, text: str) -> None:
     assert not app.exception
 
 
-def inserted(thread: str) -> str:
+def get_inserted(thread: str) -> str:
     plan = open_chats._get_chats()[thread].chat.plan
     pieces = plan.after.pieces if plan else ()
     return "\n".join(part.text for piece in pieces if piece.slot == "memory" for part in piece.body or ())
@@ -55,22 +55,22 @@ def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest,
     app.button(key="chat.new").click().run()
     say(app, "What is my name?")
     thread = str(app.session_state["chat.thread"])
-    assert "My name is Ada." in inserted(thread)
+    assert "My name is Ada." in get_inserted(thread)
     app.button(key=f"chat.fact.{name.id}.forget").click().run()
     assert "1 forgotten" in bodies(app)
     say(app, "And now?")
-    assert inserted(thread) == ""
+    assert get_inserted(thread) == ""
     app.selectbox(key="chat.memory").set_value("off").run()
     say(app, "My name is Bob.")
     assert [fact.text for fact in store.list_all()] == [""], "switched off, nothing is remembered beyond the chat"
-    app.session_state["heatmap.slots"] = "apart"
     app.switch_page("pages/heatmap.py")
     app.query_params.clear()
     app.query_params["session"] = f"thread-{thread}"
     app.query_params["request"] = "0"
+    app.query_params["inserts"] = "apart"
     app.run()
     assert not app.exception
-    assert "› stands for what was put in" in bodies(app)
+    assert "› is what was inserted" in bodies(app)
     assert re.search("inserts<em>memory \\d+</em>", bodies(app))
 
 

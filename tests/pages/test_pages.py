@@ -8,13 +8,13 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hostile
 import pytest
 import turnscope
 from claude_log import Log
-from conftest import ROOT
+from conftest import ROOT, list_sessions, read_component
 from turnscope import settings
 from turnscope.library import Store
 
@@ -26,7 +26,7 @@ FIRST = "tool-results-eat-the-window"
 PAGES = ("envelope", "heatmap", "library")
 
 
-def opened(app: AppTest, page: str = "envelope", **query: str) -> AppTest:
+def open_page(app: AppTest, page: str = "envelope", **query: str) -> AppTest:
     """The app, gone to a page with a query."""
     if page != "envelope":
         app.switch_page(f"pages/{page}.py")
@@ -58,7 +58,7 @@ def cold() -> None:
 def test_what_a_page_opened_is_kept_once_it_is_drawn(app: AppTest) -> None:
     log = SAMPLES / f"{FIRST}.jsonl"
     memory = Store(settings.find_database())
-    opened(app)
+    open_page(app)
     key = memory.list_recent()[0].key
     until = time.monotonic() + 20
     while (kept := memory.reopen(key)) is None and time.monotonic() < until:
@@ -82,36 +82,36 @@ def entry_id(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("sample", sorted(path.stem for path in SAMPLES.glob("*.jsonl")))
 def test_every_page_shows_every_sample(app: AppTest, page: str, sample: str) -> None:
-    opened(app, page, session=sample)
+    open_page(app, page, session=sample)
     assert not app.exception
     assert "ts-title" in bodies(app)
 
 
 def test_the_app_opens_right_before_the_largest_cut_and_shows_the_way_to_it(app: AppTest) -> None:
     app.run()
-    assert headline(app) == "At request 262 the model saw 164,845 of 200,000 tokens.", "of the request alone"
-    assert '<button type="button" class="ts-go" data-request="263">What was compacted at request 263 →</button>' in bodies(app)
+    assert headline(app) == "At request 263 the model saw 164,845 of 200,000 tokens.", "of the request alone"
+    assert '<button type="button" class="ts-go" data-request="263">What was compacted at request 264 →</button>' in bodies(app)
     assert app.query_params["session"] == FIRST
     assert app.query_params["request"] == "262"
-    opened(app, session=FIRST, request="263")
-    assert "The request before carried 164,845 tokens" in bodies(app)
+    open_page(app, session=FIRST, request="263")
+    assert "The previous request carried 164,845 tokens" in bodies(app)
     shown = bodies(app)
-    for said in ("compacted into a summary", "the tool did it by itself", "The request before carried"):
+    for said in ("compacted into a summary", "the tool did it by itself", "The previous request carried"):
         assert len(re.findall(rf">[^<]*{said}", shown)) <= 1, "no sentence stands there twice"
     assert "truncat" not in shown.casefold()
-    for word in ("2 compactions", ">compacted<", ">cache broke<", "% re-sent"):
+    for word in ("2 compactions", ">compacted<", ">cache miss<", "% repeated input"):
         assert word in shown
 
 
 @pytest.mark.parametrize(("wanted", "shown"), [("7", 7), ("-5", 0), ("99999", 324), ("x", 262), ("", 262), ("1e3", 262)])
 def test_a_request_in_the_url_is_shown_or_brought_inside_the_session(app: AppTest, wanted: str, shown: int) -> None:
-    opened(app, session=FIRST, request=wanted)
+    open_page(app, session=FIRST, request=wanted)
     assert f'data-request="{shown}"' in bodies(app)
 
 
 @pytest.mark.parametrize("wanted", ["nowhere", "../../etc/passwd", "/etc/passwd", "%00", "<script>"])
 def test_a_session_that_is_not_known_is_said_to_be_so_and_the_app_goes_on(app: AppTest, wanted: str) -> None:
-    opened(app, session=wanted)
+    open_page(app, session=wanted)
     assert not app.exception
     assert "not known here" in bodies(app)
     app.run()
@@ -126,20 +126,20 @@ def test_the_picker_opens_another_session(app: AppTest) -> None:
 
 
 def test_a_subagent_is_a_session_of_its_own(app: AppTest) -> None:
-    opened(app, session=FIRST, part="1")
+    open_page(app, session=FIRST, part="1")
     assert "of 200,000 tokens" in headline(app)
     assert "Search /home/mira" in bodies(app)
     assert app.query_params["part"] == "1"
-    opened(app, session=FIRST, part="99")
+    open_page(app, session=FIRST, part="99")
     assert "part" not in app.query_params
 
 
 def test_a_switch_of_pages_keeps_session_and_request(app: AppTest) -> None:
-    opened(app, session="cache-goes-cold", request="36")
+    open_page(app, session="cache-goes-cold", request="36")
     app.switch_page("pages/heatmap.py")
     app.query_params.clear()
     app.run()
-    assert headline(app).startswith("At request 36 the model saw 104,437")
+    assert headline(app).startswith("At request 37 the model saw 104,437")
 
 
 def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
@@ -152,7 +152,7 @@ def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
 
     hits = search(replay(load(SAMPLES / f"{FIRST}.jsonl")), "public API").hits
     assert hits[0].spans == ((0, 112),)
-    assert hits[0].reason.startswith("left at request 112: compacted into a summary")
+    assert hits[0].reason.startswith("left at request 113: compacted into a summary")
 
 
 @pytest.mark.parametrize("by", ["requests", "turns"])
@@ -164,7 +164,7 @@ def test_the_heatmap_draws_every_choice_and_says_how_to_read_it(
     app.run()
     app.switch_page("pages/heatmap.py").run()
     for key, value in (("by", by), ("measure", measure), ("scale", scale), ("rows", rows)):
-        app.session_state[f"heatmap.{key}"] = value
+        app.query_params[key] = value
     app.run()
     assert not app.exception
     assert len(app.get("plotly_chart")) == 1
@@ -176,9 +176,9 @@ def test_the_heatmap_draws_every_choice_and_says_how_to_read_it(
 
 
 def test_the_exact_request_is_shown_on_demand_and_marks_what_the_log_does_not_hold(app: AppTest) -> None:
-    opened(app, session=FIRST, request="112")
+    open_page(app, session=FIRST, request="112")
     assert not app.code
-    app.session_state["detail.pane"] = "exact"
+    app.query_params["pane"] = "exact"
     app.run()
     body = json.loads(app.code[0].value)
     assert body["model"] == "claude-sonnet-4-5-20250929"
@@ -189,7 +189,7 @@ def test_the_exact_request_is_shown_on_demand_and_marks_what_the_log_does_not_ho
 def test_session_text_stays_text_on_every_page(app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = hostile.write(claude_folder(data_folder, monkeypatch))
     for page in PAGES:
-        opened(app, page, session=entry_id(path), request="8")
+        open_page(app, page, session=entry_id(path), request="8")
         if page != "library":
             app.text_input(key="header-search").set_value(hostile.TEXT[:50]).run()
         assert not app.exception
@@ -212,20 +212,20 @@ def test_found_sessions_are_listed_by_metadata_and_read_only_when_chosen(
     folder = claude_folder(data_folder, monkeypatch)
     (folder / "broken.jsonl").write_bytes(b"\x00\x01 this is no session")
     shutil.copy(SAMPLES / "cache-goes-cold.jsonl", folder / "good.jsonl")
-    opened(app, "library")
-    found = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value).set_index("File")
-    assert sorted(found.index) == ["broken.jsonl", "good.jsonl", f"{FIRST}.jsonl"]
-    assert [name for name, requests in found["Requests"].items() if requests > 0] == [f"{FIRST}.jsonl"], "opened just now"
-    opened(app, session=entry_id(folder / "broken.jsonl"))
+    open_page(app, "library")
+    found = list_sessions(app)
+    assert sorted(found) == ["broken.jsonl", "good.jsonl", f"{FIRST}.jsonl"]
+    assert [name for name, row in found.items() if row["requests"]] == [f"{FIRST}.jsonl"], "opened just now"
+    open_page(app, session=entry_id(folder / "broken.jsonl"))
     assert not app.exception
     assert "no format that Turnscope knows" in bodies(app)
-    opened(app, session=entry_id(folder / "good.jsonl"))
+    open_page(app, session=entry_id(folder / "good.jsonl"))
     assert "High water" in bodies(app)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe\x00garbage", b"[]", b"{}\n" * 3, b"[" * 60 + b"]" * 60])
 def test_a_dropped_file_that_is_no_session_is_refused_in_words_and_the_app_goes_on(app: AppTest, data: bytes) -> None:
-    opened(app, "library")
+    open_page(app, "library")
     app.file_uploader[0].upload("notes.jsonl", data, "application/json").run()
     assert not app.exception
     assert 'role="alert"' in bodies(app)
@@ -236,25 +236,23 @@ def test_a_dropped_file_that_is_no_session_is_refused_in_words_and_the_app_goes_
 
 def test_a_dropped_session_opens_and_can_be_opened_again_from_the_list(app: AppTest) -> None:
     data = (SAMPLES / "cache-goes-cold.jsonl").read_bytes().replace(b"tide", b"TIDE")
-    opened(app, "library")
+    open_page(app, "library")
     app.file_uploader[0].upload("mine.jsonl", data, "application/json").run()
     key = app.session_state["state.session"]
     app.switch_page("pages/envelope.py")
     app.query_params["session"] = key
     app.run()
     assert "High water" in bodies(app)
-    opened(app, "library")
-    recent = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value)
-    assert "mine.jsonl" in list(recent["File"])
+    open_page(app, "library")
+    assert "mine.jsonl" in list_sessions(app)
 
 
 def test_forgetting_deletes_what_was_remembered(cold: None, app: AppTest, data_folder: Path) -> None:
-    opened(app, "library")
+    open_page(app, "library")
     assert list(data_folder.rglob("*.db"))
     app.button(key="library.forget").click().run()
     assert not app.exception
-    kept: list[Any] = [frame.value for frame in app.dataframe if "Peak fill" in frame.value]
-    assert not kept or list(kept[0]["File"]) == [f"{FIRST}.jsonl"]
+    assert list(list_sessions(app)) in ([], [f"{FIRST}.jsonl"])
 
 
 def talks(path: Path, count: int) -> Path:
@@ -273,19 +271,19 @@ def test_every_conversation_of_a_log_is_listed_and_opens(
 ) -> None:
     path = talks(data_folder / "three.jsonl", 3)
     monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
-    opened(app, "library", session=entry_id(path))
+    open_page(app, "library", session=entry_id(path))
     assert not app.exception
     listed = next(frame.value for frame in app.dataframe if "Requests" in frame.value and "Time" in frame.value)
     assert [title.split()[4] for title in listed["Title"]] == ["0", "1", "2"]
     assert next(box for box in app.selectbox if box.label == "Conversation, 3 listed").value == "1"
     for number in (1, 2, 3):
-        opened(app, session=f"{entry_id(path)}:{number}")
+        open_page(app, session=f"{entry_id(path)}:{number}")
         assert f"conversation {number - 1} is to count" in bodies(app)
     picker = next(box for box in app.selectbox if box.label == "Conversation, 3 listed")
     picker.set_value("2").run()
     assert app.query_params["session"] == f"{entry_id(path)}:2"
     assert "conversation 1 is to count" in bodies(app)
-    opened(app, session=f"{entry_id(path)}:9")
+    open_page(app, session=f"{entry_id(path)}:9")
     assert "holds no conversation" in bodies(app)
 
 
@@ -294,25 +292,25 @@ def test_of_many_conversations_the_first_are_listed_and_the_others_counted(
 ) -> None:
     path = talks(data_folder / "many.jsonl", 1000)
     monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
-    opened(app, "library", session=entry_id(path))
+    open_page(app, "library", session=entry_id(path))
     assert "The first 300 are listed, and 700 more." in bodies(app)
-    opened(app, session=f"{entry_id(path)}:999")
+    open_page(app, session=f"{entry_id(path)}:999")
     assert "conversation 998 is to count" in bodies(app)
 
 
 def test_a_dropped_log_of_several_conversations_keeps_them_all(cold: None, app: AppTest, data_folder: Path) -> None:
-    opened(app, "library")
+    open_page(app, "library")
     app.file_uploader[0].upload("talks.jsonl", talks(data_folder / "x.jsonl", 3).read_bytes(), "application/json").run()
     key = app.session_state["state.session"]
-    opened(app, session=key)
+    open_page(app, session=key)
     assert "conversation 0 is to count" in bodies(app)
-    opened(app, "library")
-    listed = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value)
-    assert list(listed["File"]).count("talks.jsonl") == 3
+    open_page(app, "library")
+    rows = read_component(app, "turnscope_sessions")["rows"]
+    assert [row["file"] for row in rows].count("talks.jsonl") == 3
 
 
 def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnscope.importers.claude_code import following
+    from turnscope.importers.claude_code import following, paths
 
     path = claude_folder(data_folder, monkeypatch) / "s1.jsonl"
     log = Log()
@@ -320,10 +318,10 @@ def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: 
         log.user(f"prompt {n}")
         log.answer(f"m{n}", f"answer {n}", usage=(1, 2, 3, 4))
     log.save(path)
-    opened(app, session=entry_id(path))
+    open_page(app, session=entry_id(path))
     app.toggle(key="header-live").set_value(True).run()
     laid: list[int] = []
-    really = following.lay_out
+    really = paths.lay_out
     monkeypatch.setattr(following, "lay_out", lambda *given: laid.append(1) or really(*given))
     log.user("one more")
     log.answer("m20", "the newest answer", usage=(1, 2, 3, 4))
@@ -336,7 +334,7 @@ def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: 
 
 
 def test_a_search_is_narrowed_by_role_tool_and_request_and_turned_page_by_page(app: AppTest) -> None:
-    opened(app, session=FIRST, request="112")
+    open_page(app, session=FIRST, request="112")
     app.text_input(key="header-search").set_value("session").run()
     whole = blocks_found(app)
     assert whole > 100
@@ -374,8 +372,8 @@ def test_the_transcript_holds_every_block_and_the_difference_agrees_with_the_env
 
     trace = replay(load(SAMPLES / f"{FIRST}.jsonl"))
     view = build_overview(trace)
-    opened(app, session=FIRST, request="112")
-    app.session_state["detail.pane"] = "transcript"
+    open_page(app, session=FIRST, request="112")
+    app.query_params["pane"] = "transcript"
     app.run()
     assert not app.exception
     count, cut = len(trace.session.blocks), trace.plans[112].request.cut
@@ -384,11 +382,11 @@ def test_the_transcript_holds_every_block_and_the_difference_agrees_with_the_env
     assert f'data-block="{cut - 1}"' in bodies(app)
     app.text_input(key="transcript.text").set_value("no such text at all").run()
     assert "no blocks" in bodies(app)
-    app.session_state["detail.pane"] = "difference"
+    app.query_params["pane"] = "difference"
     app.run()
     assert not app.exception
     assert "<td><b>Whole prompt</b></td><td>157,485</td><td>18,938</td><td>−138,547</td>" in bodies(app)
-    app.number_input(key="difference.old").set_value(3).run()
+    app.number_input(key="difference.old").set_value(4).run()
     before, after = int(view.prompts[3]), int(view.prompts[112])
     assert f"<td>{before:,}</td><td>{after:,}</td>" in bodies(app)
 
@@ -398,7 +396,7 @@ def test_a_path_opens_a_file_lists_a_folder_and_says_what_to_do_otherwise(app: A
     (folder / "deep").mkdir(parents=True)
     (folder / "empty").mkdir()
     shutil.copy(SAMPLES / "cache-goes-cold.jsonl", folder / "deep" / "cold.jsonl")
-    opened(app, "library")
+    open_page(app, "library")
     app.text_input(key="library.path").set_value(str(folder / "empty")).run()
     assert "holds nothing to open" in bodies(app)
     assert ".jsonl" in bodies(app)
@@ -406,7 +404,7 @@ def test_a_path_opens_a_file_lists_a_folder_and_says_what_to_do_otherwise(app: A
     assert "cannot be read" in bodies(app)
     assert "Check the path" in bodies(app)
     app.text_input(key="library.path").set_value(str(folder)).run()
-    assert "1 to open" in bodies(app)
+    assert "1 session found" in bodies(app)
     assert any(list(frame.value["File"]) == ["cold.jsonl"] for frame in app.dataframe if "Folder" in frame.value)
     app.text_input(key="library.path").set_value(f'"{folder}/deep/cold.jsonl"').run()
     assert not app.exception
@@ -416,3 +414,14 @@ def test_a_path_opens_a_file_lists_a_folder_and_says_what_to_do_otherwise(app: A
     assert "High water" in bodies(app)
     names = next(box for box in app.selectbox if box.label.startswith("Session")).options
     assert any("High water" in name and "cold.jsonl" in name for name in names)
+
+
+def test_a_strip_under_the_bar_says_how_the_prompt_was_billed(app: AppTest) -> None:
+    open_page(app, session="cache-goes-cold", request="60")
+    session = turnscope.load(SAMPLES / "cache-goes-cold.jsonl")
+    usage = session.requests[60].usage
+    assert usage
+    said = bodies(app)
+    assert f"written to the cache {usage.cache_creation_input_tokens:,}" in said
+    assert f"read from the cache {usage.cache_read_input_tokens:,}" in said
+    assert f"not cached {usage.input_tokens:,}" in said

@@ -30,8 +30,8 @@ def test_a_conversation_is_planned_from_its_address_and_its_fields(app: AppTest)
     made = turnscope.calculate(Shape(turns=20, window=40_000), ["keep-everything", "last-5-pairs"])
     table = app.dataframe[0].value
     assert [*table["policy"]] == [each.row.title for each in made.outlooks]
-    assert [*table["USD"]] == [float(each.row.usd or 0) for each in made.outlooks]
-    assert table["does not fit from turn"][0] == made.outlooks[0].ends
+    assert [*table["cost"]] == [float(each.row.usd or 0) for each in made.outlooks]
+    assert table["overflows at turn"][0] == made.outlooks[0].ends
     assert "1 of 2 policies get through all 20 turns. Last 5 pairs is the cheapest" in bodies(app)
     assert "policies=as-recorded%2Ckeep-everything%2Clast-5-pairs" in bodies(app)  # to the comparison
     app.number_input(key="plan.turns").set_value(4).run()

@@ -66,7 +66,7 @@ def gate(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     st.cache_resource.clear()
 
 
-def opened(app: AppTest, **query: str) -> None:
+def open_replay(app: AppTest, **query: str) -> None:
     app.run()
     del app.session_state["state.query"]  # the place on the page before
     app.query_params.clear()
@@ -94,7 +94,7 @@ def runs_until(app: AppTest, true: Callable[[], object]) -> None:
 
 
 def test_the_page_is_drawn_before_anything_is_replayed(app: AppTest, gate: Gate) -> None:
-    opened(app, session=FIRST, policy="balanced")
+    open_replay(app, session=FIRST, policy="balanced")
     assert not app.exception
     assert "Replaying 0 of 325 requests" in bodies(app)
     assert "Nothing to show yet." in bodies(app)
@@ -103,7 +103,7 @@ def test_the_page_is_drawn_before_anything_is_replayed(app: AppTest, gate: Gate)
 
 def test_the_first_requests_are_shown_and_the_link_stays(app: AppTest, gate: Gate) -> None:
     link = {"session": FIRST, "policy": "balanced", "request": "300", "step": "0"}
-    opened(app, **link)
+    open_replay(app, **link)
     gate.let(120)
     runs_until(app, gate.idle.is_set)
     app.run()
@@ -124,7 +124,7 @@ def test_the_first_requests_are_shown_and_the_link_stays(app: AppTest, gate: Gat
 
 
 def test_without_a_request_in_the_link_the_first_change_is_waited_for(app: AppTest, gate: Gate) -> None:
-    opened(app, session=FIRST, policy="cline-classic")
+    open_replay(app, session=FIRST, policy="cline-classic")
     gate.let(50)
     runs_until(app, lambda: "Below: the first" in bodies(app))
     assert "request" not in query(app)
@@ -139,7 +139,7 @@ def replays_place(app: AppTest) -> Place:
 
 
 def test_a_replay_can_be_cancelled_and_gone_on_with(app: AppTest, gate: Gate) -> None:
-    opened(app, session=FIRST, policy="balanced", request="10", step="0")
+    open_replay(app, session=FIRST, policy="balanced", request="10", step="0")
     gate.let(60)
     runs_until(app, lambda: "Replaying 60 of 325 requests" in bodies(app))
     app.button(key="replay.cancel").click().run()
@@ -159,16 +159,16 @@ def test_another_tab_goes_on_with_the_same_replay(app: AppTest, gate: Gate) -> N
     from conftest import ROOT
     from streamlit.testing.v1 import AppTest
 
-    opened(app, session=FIRST, policy="balanced")
+    open_replay(app, session=FIRST, policy="balanced")
     gate.let(40)
     other = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
-    opened(other, session=FIRST, policy="balanced")
+    open_replay(other, session=FIRST, policy="balanced")
     runs_until(other, lambda: "Replaying 40 of 325 requests" in bodies(other))
     assert gate.planned == 40, "no request is planned twice"
 
 
 def test_what_a_rule_does_wrong_is_told_as_elsewhere(app: AppTest, gate: Gate) -> None:
-    opened(app, session=FIRST, policy="balanced")
+    open_replay(app, session=FIRST, policy="balanced")
     gate.error = RuleError("span 3:9 is not inside", hint="This is a bug in a rule.")
     gate.let(1)
     time.sleep(0.1)
@@ -182,7 +182,7 @@ def test_what_a_rule_does_wrong_is_told_as_elsewhere(app: AppTest, gate: Gate) -
 
 
 def test_any_other_mistake_is_shown_as_an_exception(app: AppTest, gate: Gate) -> None:
-    opened(app, session=FIRST, policy="balanced")
+    open_replay(app, session=FIRST, policy="balanced")
     gate.error = ZeroDivisionError("somewhere")
     gate.let(1)
     time.sleep(0.1)

@@ -19,18 +19,18 @@ A file holds cases, each headed by `## a sentence that names it`. Lines starting
     because: words                            stand in the reason of one of the last request's decisions
     because 2: words
     action R2: repair                         what one of the last request's decisions does from block R2 on
-    text R2: words                            stand in the stand-in of block R2 in the last request; `text +slot:` in an insert
+    text R2: words                            in the placeholder of block R2 in the last request; `text +slot:` in an insert
     verdict: refuse                           of the last request; `model:` the model that it goes to
 
 Blocks are `letter + label (size)`: `S` system, `T` tool definition, `U` user's text, `P` user's picture, `A` assistant's text,
 `H` thinking, `C1(Tool path, size)` a call, `R1(size)` the result of call 1, `R1!(size)` one that failed. `U2(=U1)` repeats the
-content of `U1`. Sizes are tokens (default 10) and hold exactly; stand-ins count a token per four characters. Neighbours of one
-side are one message, whose id is its first label; `|` ends it. A request is sent before each message of the assistant and at
-the end of the session; `@name` names the model from there on. What stands in quotes is a block's text, with '' for a quote in
+content of `U1`. Sizes are tokens (default 10) and hold exactly; placeholders count a token per four characters. Neighbours
+of one side are one message, whose id is its first label; `|` ends it. A request is sent before each message of the assistant
+and at the end of the session; `@name` names the model from there on. Text in quotes is a block's text, with '' for a quote in
 it: `U1(10 "say ''hello''")`.
 
-In `after`: `A1` stands verbatim, `-A1` is dropped, `~R2` has a stand-in of its own, `[kind:A1..R2]` one stand-in for several
-blocks, `+slot` an insert.
+In `after`: `A1` stands verbatim, `-A1` is dropped, `~R2` has a placeholder of its own, `[kind:A1..R2]` one for several blocks,
+`+slot` an insert.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class Case:
     title: str
     lines: list[tuple[str, str]] = field(default_factory=list)
 
-    def all(self, key: str) -> list[str]:
+    def list_values(self, key: str) -> list[str]:
         return [value for name, value in self.lines if name == key]
 
-    def one(self, key: str, default: str = "") -> str:
-        return (self.all(key) or [default])[-1]
+    def get_value(self, key: str, default: str = "") -> str:
+        return (self.list_values(key) or [default])[-1]
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.title}"
@@ -114,7 +114,7 @@ def cases(path: Path) -> Iterator[Case]:
         yield case
 
 
-def drawn(text: str) -> tuple[Session, Ledger, list[str]]:
+def draw_session(text: str) -> tuple[Session, Ledger, list[str]]:
     """The session that a `session:` line draws, its ledger with the sizes as drawn, and the labels of its blocks."""
     builder = Builder("picture", "picture")
     labels: list[str] = []
@@ -152,7 +152,7 @@ def _block(word: re.Match[str], texts: dict[str, tuple[str, int]]) -> tuple[str,
     found = INSIDE.match(word["inside"] or "")
     assert found, f"cannot read {word['inside']!r} in {word[0]!r}"
     size = texts[found["same"]][1] if found["same"] else int(found["size"] or 10)
-    text = texts[found["same"]][0] if found["same"] else _said(found["text"], label, size)
+    text = texts[found["same"]][0] if found["same"] else _make_text(found["text"], label, size)
     texts[label] = text, size
     kind = label[0]
     if kind == "C":
@@ -171,7 +171,7 @@ def _block(word: re.Match[str], texts: dict[str, tuple[str, int]]) -> tuple[str,
     return label, {"type": "text", "text": text}, size
 
 
-def _said(text: str | None, label: str, size: int) -> str:
+def _make_text(text: str | None, label: str, size: int) -> str:
     """The text in quotes; else numbered lines, four characters per token."""
     if text is not None:
         return text.replace("''", '"')
@@ -188,7 +188,7 @@ def _message(builder: Builder, role: str, model: str, label: str) -> Draft:
     return draft
 
 
-def told(session: Session, labels: list[str], case: Case) -> Session:
+def add_facts(session: Session, labels: list[str], case: Case) -> Session:
     """The session with what a case says of it beside its blocks."""
     messages, requests = [*session.messages], [*session.requests]
     observed: list[ObservedEdit] = []
@@ -229,7 +229,7 @@ def _table(given: str) -> dict[str, Any]:
     return table
 
 
-def seen(envelope: Envelope, labels: list[str]) -> str:
+def write_envelope(envelope: Envelope, labels: list[str]) -> str:
     """An envelope as the `after:` line writes it."""
     return " ".join(word for piece in envelope.pieces for word in _words(piece, labels))
 
@@ -249,17 +249,21 @@ def _words(piece: Piece, labels: list[str]) -> list[str]:
 
 def policy_of(case: Case) -> Policy:
     """The policy that a case describes: the rules before, the file's own, and those after it, under its budget."""
-    steps = [*map(_step, case.all("first")), _step(f"{case.rule} {case.one('params')}"), *map(_step, case.all("then"))]
-    limit = int(case.one("limit", "1000000").replace("_", ""))
+    steps = [
+        *map(_step, case.list_values("first")),
+        _step(f"{case.rule} {case.get_value('params')}"),
+        *map(_step, case.list_values("then")),
+    ]
+    limit = int(case.get_value("limit", "1000000").replace("_", ""))
     spec = BudgetParams(formula="fixed", tokens=limit)
-    if case.one("budget"):
-        spec = parse("picture", f"budget = {{ {case.one('budget')} }}").budget
+    if case.get_value("budget"):
+        spec = parse("picture", f"budget = {{ {case.get_value('budget')} }}").budget
     return Policy("picture", "picture", "", "", "", budget=spec, rules=tuple(steps))
 
 
 def answers_of(case: Case) -> Answers | None:
     """Who answers what rules ask: a model with the words of the case; None = what is asked by default."""
-    given = case.all("answer")
+    given = case.list_values("answer")
     return (lambda _ask: Answer(given[-1], source="model")) if given else None
 
 
@@ -284,8 +288,8 @@ ALL = [case for path in sorted(HERE.glob("*.txt")) for case in cases(path)]
 
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
-    session, ledger, labels = drawn(case.one("session"))
-    session = told(session, labels, case)
+    session, ledger, labels = draw_session(case.get_value("session"))
+    session = add_facts(session, labels, case)
     plans = list(replay(session, policy_of(case), ledger, answers=answers_of(case)))
     shown = 0
     for key, wanted in case.lines:
@@ -293,11 +297,11 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
         plan = plans[int(number) if number.isdigit() else -1]
         if name in ("after", "seen"):
             shown += 1
-            assert seen(plan.after if name == "after" else plan.seen, labels) == " ".join(wanted.split()), (
+            assert write_envelope(plan.after if name == "after" else plan.seen, labels) == " ".join(wanted.split()), (
                 f"request {plan.request.n}: {_why(plan)}"
             )
         elif name == "because":
-            assert any(wanted in d.edit.because for d in standing(plans, plan)), _why(plan)
+            assert any(wanted in d.edit.because for d in list_standing(plans, plan)), _why(plan)
         elif name == "action":
             at = labels.index(number)
             assert any(d.action == wanted and d.edit.span and d.edit.span.start == at for d in plans[-1].decisions), _why(plan)
@@ -317,20 +321,20 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
         assert_consistent(plan, ledger)
 
 
-def standing(plans: list[Plan], plan: Plan) -> list[Decision]:
+def list_standing(plans: list[Plan], plan: Plan) -> list[Decision]:
     """A request's own decisions, and those of earlier ones that hold in it: what is decided again is no decision."""
     made = {d.seq: d for each in plans for d in each.decisions}
     return [*plan.decisions, *plan.server, *(made[piece.by] for piece in plan.after.pieces if piece.by >= 0)]
 
 
 def text_of(plan: Plan, what: str, labels: list[str]) -> str:
-    """The text of the stand-in of a block, or of the insert in a `+slot`."""
+    """The text of the placeholder of a block, or of the insert in a `+slot`."""
     if what.startswith("+"):
         piece = next((p for p in plan.after.pieces if p.start == p.stop and p.slot == what[1:]), None)
     else:
         piece = plan.after.find_piece(labels.index(what))
     body = piece.body if piece else None
-    assert body, f"{what} has no stand-in"
+    assert body, f"{what} has no placeholder"
     return "\n".join(part.text for part in body)
 
 
@@ -361,7 +365,7 @@ def test_every_rule_has_its_picture() -> None:
 
 
 def test_a_picture_holds_the_sizes_that_it_draws() -> None:
-    session, ledger, labels = drawn('S(50) U1(9 "hello") A1 C2(Read a.py, 30) R2(500) | U3(=U1)')
+    session, ledger, labels = draw_session('S(50) U1(9 "hello") A1 C2(Read a.py, 30) R2(500) | U3(=U1)')
     assert labels == ["S", "U1", "A1", "C2", "R2", "U3"]
     assert [ledger.count_tokens(i, i + 1) for i in range(6)] == [50, 9, 10, 30, 500, 9]
     assert [m.role for m in session.messages] == ["system", "user", "assistant", "user", "user"]

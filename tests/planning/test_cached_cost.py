@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, examples, shared
-from hand_made import NOON, OPUS, SONNET, Row, call, result, traced
+from hand_made import NOON, OPUS, SONNET, Row, call, make_trace, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import sessions
@@ -26,26 +26,31 @@ from turnscope.session.model import Session, Usage
 from turnscope.views.cache_breaks import TTL_BY_PROVIDER
 from turnscope.views.cached_cost import count_answer_tokens, price_decisions, simulate_cost
 from turnscope.views.decision_log import iter_rows
+from turnscope.views.replay_cost import price_record
 from turnscope.views.replay_range import summarize_replay_range
 from turnscope.views.stepper import build_steps
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200
 
 
-def told(rows: list[Row]) -> list[tuple[int, int, int]]:
-    return [(kept.read, kept.written, kept.plain) for kept in simulate_prompt_cache(traced(rows))]
+def list_tokens(rows: list[Row]) -> list[tuple[int, int, int]]:
+    return [(kept.read, kept.written, kept.plain) for kept in simulate_prompt_cache(make_trace(rows))]
 
 
 def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> None:
     rows = [Row(0, written=20_000, plain=0), Row(20, read=20_000, written=1_000, plain=0)]
-    assert told(rows) == [(0, 20_000, 0), (20_000, 1_000, 0)]
+    assert list_tokens(rows) == [(0, 20_000, 0), (20_000, 1_000, 0)]
 
 
 def test_an_entry_lives_five_minutes_after_its_last_use_and_an_hour_where_that_was_bought() -> None:
     rows = [Row(0, written=20_000, plain=0), Row(304, read=20_000, written=1_000, plain=0), Row(620, written=21_100, plain=0)]
-    assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
+    assert [kept.read for kept in simulate_prompt_cache(make_trace(rows))] == [
+        0,
+        20_000,
+        0,
+    ]  # 300 s after the answer, then 312 s
     hours = [Row(0, written=20_000, hour=20_000, plain=0), Row(1_200, read=20_000, written=1_000, hour=1_000, plain=0)]
-    kept = simulate_prompt_cache(traced(hours))
+    kept = simulate_prompt_cache(make_trace(hours))
     assert ([k.read for k in kept], [k.hour for k in kept]) == ([0, 20_000], [20_000, 1_000])
 
 
@@ -57,7 +62,7 @@ def test_a_prefix_shorter_than_the_models_own_is_not_kept() -> None:
         Row(20, written=short + 1, plain=0),
         Row(40, read=short + 1, written=5_000 - short - 1, plain=0),
     ]
-    assert told(rows) == [(0, 0, short - 1), (0, short + 1, 0), (short + 1, 5_000 - short - 1, 0)]
+    assert list_tokens(rows) == [(0, 0, short - 1), (0, short + 1, 0), (short + 1, 5_000 - short - 1, 0)]
 
 
 def test_another_model_has_a_cache_of_its_own() -> None:
@@ -66,12 +71,12 @@ def test_another_model_has_a_cache_of_its_own() -> None:
         Row(20, written=20_500, plain=0, model=SONNET),
         Row(40, read=20_000, written=900, plain=0),
     ]
-    assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 0, 20_000]
+    assert [kept.read for kept in simulate_prompt_cache(make_trace(rows))] == [0, 0, 20_000]
 
 
 def test_a_session_that_asked_for_no_caching_is_given_none() -> None:
     rows = [Row(0, plain=20_000), Row(20, plain=21_000)]
-    assert told(rows) == [(0, 0, 20_000), (0, 0, 21_000)]
+    assert list_tokens(rows) == [(0, 0, 20_000), (0, 0, 21_000)]
 
 
 def test_the_longest_prefix_in_steps_of_128_is_found_by_itself_at_openai_and_a_day_long_where_asked_for() -> None:
@@ -79,8 +84,8 @@ def test_the_longest_prefix_in_steps_of_128_is_found_by_itself_at_openai_and_a_d
         sizes = ((0, 900), (20, 3_000), (40, 3_500), (900, 4_000))
         return [Row(at, plain=size, model="gpt-5.1", settings=settings) for at, size in sizes]
 
-    assert told(rows()) == [(0, 0, 900), (0, 0, 3_000), (2_944, 0, 556), (0, 0, 4_000)]
-    assert told(rows(prompt_cache_retention="24h"))[-1] == (3_456, 0, 544)
+    assert list_tokens(rows()) == [(0, 0, 900), (0, 0, 3_000), (2_944, 0, 556), (0, 0, 4_000)]
+    assert list_tokens(rows(prompt_cache_retention="24h"))[-1] == (3_456, 0, 544)
 
 
 def test_rules_are_data_and_each_says_where_it_is_from() -> None:
@@ -183,8 +188,9 @@ def test_costs_and_shares_stay_in_bounds_over_twenty_compactions(name: str) -> N
 def test_a_replay_has_one_price_wherever_it_is_shown() -> None:
     session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     trace = replay(session, "last-5-pairs")
-    made, (row,) = build_steps(trace), compare(session, ["last-5-pairs"]).rows
-    assert made.costs.simulated == row.cost
+    record = price_record(replay(session))
+    made, (row,) = build_steps(trace, record), compare(session, ["last-5-pairs"]).rows
+    assert made.costs == row.cost
     assert summarize_replay_range(trace, made, 0, len(trace.plans)).usd == row.usd
     columns = json.loads(made.data)
     assert sum(Decimal(str(usd)) for usd in columns["requests"]["usd"]) == pytest.approx(row.usd, abs=Decimal("0.001"))

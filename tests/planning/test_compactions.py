@@ -49,16 +49,16 @@ def test_a_real_microcompaction_is_met_at_its_request_with_the_very_results() ->
 def test_compactions_at_any_size_are_met_in_a_session_made_for_tests(tmp_path: Path) -> None:
     write(tmp_path / "made.jsonl", 1, 120, 4)
     session = turnscope.load(tmp_path / "made.jsonl")
-    assert len(bench.recorded(session)) == 4
+    assert len(bench.find_recorded(session)) == 4
     found = bench.met(session, load("claude-code"), "observed")
-    assert (found.hits, found.missed, found.extra) == (tuple(bench.recorded(session)), (), ())
+    assert (found.hits, found.missed, found.extra) == (tuple(bench.find_recorded(session)), (), ())
 
 
 def test_a_summary_that_the_log_holds_is_the_one_that_is_sent(tmp_path: Path) -> None:
     session = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
-    plans = turnscope.replay(session, bench.observing(load("claude-code"))).plans
+    plans = turnscope.replay(session, bench.make_observing(load("claude-code"))).plans
     recorded = turnscope.replay(session).plans
-    for n in bench.recorded(session):
+    for n in bench.find_recorded(session):
         sent = [part.text for piece in plans[n].after.pieces for part in piece.body or () if part.kind == "summary"]
         at = next(seen.edit.facts["summary"] for seen in session.observed if seen.request == n and "summary" in seen.edit.facts)
         assert sent == [session.blocks[at].text]
@@ -69,8 +69,8 @@ def test_what_codex_kept_of_a_real_session_is_what_its_policy_keeps() -> None:
     if not OPEN.is_dir():
         pytest.skip("the open sessions are not beside the project")
     session = turnscope.load(OPEN / "codex" / "entire-skills-d5c5-compacted.jsonl")
-    (n,) = bench.recorded(session)
-    both = [turnscope.replay(session, policy).plans[n].after for policy in (bench.observing(load("codex")), "as-recorded")]
+    (n,) = bench.find_recorded(session)
+    both = [turnscope.replay(session, policy).plans[n].after for policy in (bench.make_observing(load("codex")), "as-recorded")]
     prompts = [m for m in session.messages if m.role == "user" and m.origin in ("", "prompt") and m.stop < 1_228]
     ours, theirs = ([m.start for m in prompts if e.find_piece(m.start).body is None] for e in both)
     assert len(prompts) > 40
@@ -84,7 +84,7 @@ def test_goose_and_letta_compact_where_their_logs_show_it(tmp_path: Path) -> Non
         session = turnscope.load(path)
         found = bench.met(session, load(name), "observed")
         assert session.source == name
-        assert (found.hits, found.missed, found.extra) == (tuple(bench.recorded(session)), (), ()) != ((), (), ())
+        assert (found.hits, found.missed, found.extra) == (tuple(bench.find_recorded(session)), (), ()) != ((), (), ())
 
 
 def goose() -> dict[str, Any]:

@@ -31,18 +31,18 @@ def talk(*sizes: int, source: str = "test") -> Session:
     return builder.build()
 
 
-def replayed(session: Session, name: str) -> Trace:
+def replay_session(session: Session, name: str) -> Trace:
     begun, plans = begin_replay(turnscope.replay(session), load_policy(name))
     return replace(begun, plans=tuple(plans))
 
 
 @pytest.mark.parametrize("name", ["as-recorded", "keep-everything", "last-5-pairs"])
 def test_the_first_request_is_planned_with_what_it_was_billed_beyond_its_log(name: str) -> None:
-    first = replayed(talk(135_000, 135_300), name).plans[0]
+    first = replay_session(talk(135_000, 135_300), name).plans[0]
     assert (first.expected_tokens, first.calibration.prior.source) == (135_000, OWN_BILL)
     assert first.calibration.error == 0.01
-    assert replayed(talk(135_000, 135_300), name).plans[1].calibration.prior is None, "it has learned by then"
-    assert replayed(talk(135_000), name).plans[0] == first, "no plan depends on what came later"
+    assert replay_session(talk(135_000, 135_300), name).plans[1].calibration.prior is None, "it has learned by then"
+    assert replay_session(talk(135_000), name).plans[0] == first, "no plan depends on what came later"
 
 
 def test_a_chat_and_a_first_request_without_usage_have_no_prior() -> None:
@@ -51,12 +51,12 @@ def test_a_chat_and_a_first_request_without_usage_have_no_prior() -> None:
 
 
 def test_a_first_request_over_the_limit_is_not_planned_as_one_that_fits() -> None:
-    made = replayed(talk(250_000, 251_000), "keep-everything")
+    made = replay_session(talk(250_000, 251_000), "keep-everything")
     assert [plan.verdict for plan in made.plans] == ["overflow", "overflow"]
 
 
 def test_a_request_is_over_its_limit_by_what_would_be_sent_where_its_plan_expected_less() -> None:
-    made = replayed(talk(150_000, 150_020, 210_000, 210_020), "keep-everything")
+    made = replay_session(talk(150_000, 150_020, 210_000, 210_020), "keep-everything")
     limit = made.plans[2].budget.limit
     assert made.plans[2].verdict == "send"
     assert made.plans[2].expected_tokens <= limit < made.count_tokens(2)
@@ -74,7 +74,7 @@ def test_a_request_is_over_its_limit_by_what_would_be_sent_where_its_plan_expect
 
 
 def test_a_request_whose_plan_expected_too_much_is_none_over_its_limit() -> None:
-    made = replayed(talk(150_000, 150_020), "keep-everything")
+    made = replay_session(talk(150_000, 150_020), "keep-everything")
     plan = structs.replace(made.plans[1], verdict="overflow")
     assert replace(made, plans=(made.plans[0], plan)).get_verdict(1) == "send"
 
@@ -82,7 +82,7 @@ def test_a_request_whose_plan_expected_too_much_is_none_over_its_limit() -> None
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("file", ["entire-cd95-3compactions", "entire-b029-2compactions-apierrors"])
 def test_no_real_request_is_over_its_limit_without_being_shown_so(file: str, name: str) -> None:
-    made = replayed(turnscope.load(shared("data", "open", "claude-code", f"{file}.jsonl")), name)
+    made = replay_session(turnscope.load(shared("data", "open", "claude-code", f"{file}.jsonl")), name)
     over = {n for n, plan in enumerate(made.plans) if made.count_tokens(n) > plan.budget.limit}
     found = {n for n in range(len(made.plans)) if made.get_verdict(n) in ("overflow", "refuse")}
     assert over <= found <= {*overflow_tree.find_over_limit(made)}

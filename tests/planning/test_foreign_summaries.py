@@ -13,12 +13,13 @@ from turnscope.planning.foreign_summaries import DROP_DECISION, get_summary_bloc
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import Session
 from turnscope.views import decision_log, stepper
+from turnscope.views.replay_cost import price_record
 from turnscope.views.replay_range import summarize_replay_range
 
 SUMMARY = "Alpha. " * 400  # longer than anything it stands for
 
 
-def compacted(tmp_path: Path, words: str = "What happened so far.") -> Session:
+def make_compacted(tmp_path: Path, words: str = "What happened so far.") -> Session:
     log = Log()
     log.user("first question")
     log.answer("m1", "first answer", usage=(10, 9000, 0, 20))
@@ -43,7 +44,7 @@ def texts(trace: Trace, n: int) -> list[str]:
 
 
 def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) -> None:
-    trace = turnscope.replay(compacted(tmp_path), "keep-everything")
+    trace = turnscope.replay(make_compacted(tmp_path), "keep-everything")
     whole = [block.text for block in trace.session.blocks if block.kind != "summary"]
     for plan in trace.plans:
         assert texts(trace, plan.request.n) == [text for text in whole if text in texts(trace, plan.request.n)]
@@ -56,19 +57,19 @@ def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", [name for name in policies.list_policies() if name != "as-recorded"])
 def test_no_other_policy_sends_it_either(name: str, tmp_path: Path) -> None:
-    trace = turnscope.replay(compacted(tmp_path), name)
+    trace = turnscope.replay(make_compacted(tmp_path), name)
     for plan in trace.plans:
         assert not any("so far" in text or "All of it" in text for text in texts(trace, plan.request.n)), name
 
 
 def test_what_was_recorded_stands_as_it_did(tmp_path: Path) -> None:
-    trace = turnscope.replay(compacted(tmp_path))
+    trace = turnscope.replay(make_compacted(tmp_path))
     assert texts(trace, 3) == ["What happened so far.", "third question"]
     assert texts(trace, 4) == ["All of it.", "fourth question"]
 
 
 def test_the_first_requests_alone_are_planned_the_same(tmp_path: Path) -> None:
-    session = compacted(tmp_path)
+    session = make_compacted(tmp_path)
     whole = turnscope.replay(session, "keep-everything")
     for n in range(1, len(session.requests)):
         alone = turnscope.replay(whole.fork(n), "keep-everything", whole.ledger)
@@ -76,7 +77,7 @@ def test_the_first_requests_alone_are_planned_the_same(tmp_path: Path) -> None:
 
 
 def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
-    trace = turnscope.replay(compacted(tmp_path))
+    trace = turnscope.replay(make_compacted(tmp_path))
     data = json.loads(stepper.build_steps(trace).data)
     requests, decisions = data["requests"], data["decisions"]
     assert requests["size"] == [9010, 9110, 9310, 910, 710], "each request as it was billed"
@@ -96,7 +97,7 @@ def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
 
 
 def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
-    trace = turnscope.replay(compacted(tmp_path))
+    trace = turnscope.replay(make_compacted(tmp_path))
     first, second = (get_summary_block(observed.edit) for observed in trace.session.observed)
     assert stepper.find_summary_block(trace, Cursor(3, 1), 0) == first
     assert stepper.find_summary_block(trace, Cursor(4, 1), 0) == second
@@ -105,7 +106,7 @@ def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
 
 
 def test_a_replay_is_estimated_and_its_dollars_are_those_of_the_comparison(tmp_path: Path) -> None:
-    session = compacted(tmp_path)
+    session = make_compacted(tmp_path)
     record, kept = turnscope.replay(session), turnscope.replay(session, "keep-everything")
     assert not any(stepper.measure_size(kept, n)[1] for n in range(5))
     steps = stepper.build_steps(record)
@@ -116,7 +117,7 @@ def test_a_replay_is_estimated_and_its_dollars_are_those_of_the_comparison(tmp_p
     part = summarize_replay_range(record, steps, 3, 4)
     assert (part.change_request, part.change, part.repeated_share) == (3, 910 - 9310, 1.0)
     assert part.rules == (("follow_the_record", "condense", 1),)
-    other = summarize_replay_range(kept, stepper.build_steps(kept), 0, 5)
+    other = summarize_replay_range(kept, stepper.build_steps(kept, price_record(record)), 0, 5)
     assert (other.usd, other.unpriced) == (turnscope.compare(session, ["keep-everything"]).rows[0].usd, 0)
     assert other.usd != whole.usd
     assert summarize_replay_range(record, steps, 4, 2).tokens == 0

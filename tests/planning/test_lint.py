@@ -33,7 +33,7 @@ def consume(value: Any) -> None:
             consume(part)
 
 
-def typed(body: dict[str, Any]) -> bool:
+def match_types(body: dict[str, Any]) -> bool:
     """True where the SDK's types accept the body."""
     try:
         consume(TYPES.validate_python({"model": OLD, "max_tokens": 100, **copy.deepcopy(body)}))
@@ -62,7 +62,7 @@ def user(*content: Any) -> dict[str, Any]:
     return {"role": "user", "content": [*content] or "hello"}
 
 
-def said(*content: Any) -> dict[str, Any]:
+def make_answer(*content: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": [*content] or "hello"}
 
 
@@ -74,9 +74,9 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 SOUND = body(
     user(text()),
-    said(thought(), text("let me see"), call("a"), call("b")),
+    make_answer(thought(), text("let me see"), call("a"), call("b")),
     user(result("b"), result("a", content=[text("two")])),
-    said(text()),
+    make_answer(text()),
     user(text(**HOUR), text(**MARK)),
     system=[text("be kind", **HOUR)],
     tools=[{"name": "Read", "input_schema": {"type": "object"}, **HOUR}],
@@ -85,38 +85,50 @@ SOUND = body(
 
 def test_a_sound_body_has_no_problems_and_the_sdk_accepts_it() -> None:
     assert lint(SOUND, OLD) == ()
-    assert typed(SOUND)
+    assert match_types(SOUND)
 
 
 BROKEN = [
     (body(), "messages", "at least one"),
-    (body(said(), user()), "messages.0", "first message must be a user's"),
+    (body(make_answer(), user()), "messages.0", "first message must be a user's"),
     (body({"role": "tool", "content": "x"}), "messages.0", "no role 'tool'"),
-    (body(user(), said(call()), user(text())), "messages.1.content.0", "has no result"),
-    (body(user(), said(call())), "messages.1.content.0", "has no result"),
+    (body(user(), make_answer(call()), user(text())), "messages.1.content.0", "has no result"),
+    (body(user(), make_answer(call())), "messages.1.content.0", "has no result"),
     (body(user(result())), "messages.0.content.0", "no call before"),
-    (body(user(), said(call()), user(result(), result())), "messages.2.content.1", "already has a result"),
-    (body(user(), said(call()), user(result()), said(), user(result())), "messages.4.content.0", "does not directly follow"),
-    (body(user(), said(call()), user(text()), said(), user(result())), "messages.4.content.0", "does not directly follow"),
-    (body(user(), said(call()), user(result()), said(call()), user(result())), "messages.3.content.0", "two calls"),
-    (body(user(), said(call("a b")), user(result("a b"))), "messages.1.content.0", "no valid id"),
-    (body(user(), said(call(input="x")), user(result())), "messages.1.content.0", "must be an object"),
+    (body(user(), make_answer(call()), user(result(), result())), "messages.2.content.1", "already has a result"),
+    (
+        body(user(), make_answer(call()), user(result()), make_answer(), user(result())),
+        "messages.4.content.0",
+        "does not directly follow",
+    ),
+    (
+        body(user(), make_answer(call()), user(text()), make_answer(), user(result())),
+        "messages.4.content.0",
+        "does not directly follow",
+    ),
+    (
+        body(user(), make_answer(call()), user(result()), make_answer(call()), user(result())),
+        "messages.3.content.0",
+        "two calls",
+    ),
+    (body(user(), make_answer(call("a b")), user(result("a b"))), "messages.1.content.0", "no valid id"),
+    (body(user(), make_answer(call(input="x")), user(result())), "messages.1.content.0", "must be an object"),
     (body(user(call()), user(result())), "messages.0.content.0", "only allowed in an answer"),
-    (body(user(), said(call(), result()), user()), "messages.1.content.1", "only allowed in a user's message"),
+    (body(user(), make_answer(call(), result()), user()), "messages.1.content.1", "only allowed in a user's message"),
     (body({"role": "user", "content": ""}), "messages.0", "must not be empty"),
     (body({"role": "user", "content": []}), "messages.0", "must not be empty"),
     (body({"role": "user", "content": None}), "messages.0", "string or a list"),
     (body(user(text(""))), "messages.0.content.0", "text block is empty"),
     (body(user(text(" \n"))), "messages.0", "white space"),
-    (body(user(), said(text(), text(""))), "messages.1.content.1", "text block is empty"),
+    (body(user(), make_answer(text(), text(""))), "messages.1.content.1", "text block is empty"),
     (body(user(), {"role": "assistant", "content": "so: "}), "messages.1", "must not end with white space"),
     (body(user(*(text(**MARK) for _ in range(5)))), "messages.0.content.4", "5 cache breakpoints"),
     (body(user(text(**MARK)), tools=[], cache_control={"type": "ephemeral", "ttl": "2h"}), "cache_control", "cannot live"),
     (body(user(text(cache_control={"type": "ephemeral", "ttl": "1d"}))), "messages.0.content.0", "cannot live for '1d'"),
     (body(user(text(cache_control={"type": "forever"}))), "messages.0.content.0", "of type 'ephemeral'"),
     (body(user(text(**MARK), text(**HOUR))), "messages.0.content.1", "must not follow"),
-    (body(user(), said(thought(**MARK)), user()), "messages.1.content.0", "thinking cannot carry"),
-    (body(user(), said(thought(signature="")), user()), "messages.1.content.0", "without a signature"),
+    (body(user(), make_answer(thought(**MARK)), user()), "messages.1.content.0", "thinking cannot carry"),
+    (body(user(), make_answer(thought(signature="")), user()), "messages.1.content.0", "without a signature"),
     (body(user(thought())), "messages.0.content.0", "only allowed in an answer"),
     (body(user(), system="  "), "system", "blank"),
     (body(user(), system=[text("")]), "system.0", "empty"),
@@ -132,7 +144,12 @@ def test_each_thing_a_provider_rejects_is_found_where_it_stands(broken: dict[str
 
 def test_an_answer_may_be_empty_and_neighbours_of_one_role_are_one_message() -> None:
     split = body(
-        user(), said(call("a")), said(call("b")), user(result("a")), user(result("b")), {"role": "assistant", "content": []}
+        user(),
+        make_answer(call("a")),
+        make_answer(call("b")),
+        user(result("a")),
+        user(result("b")),
+        {"role": "assistant", "content": []},
     )
     assert lint(body(*split["messages"], user()), OLD) == ()
 
@@ -145,7 +162,7 @@ def test_more_messages_than_a_request_may_have() -> None:
 
 def test_new_models_take_no_forced_tool_no_thinking_switch_and_no_begun_answer() -> None:
     forced = body(user(), tool_choice={"type": "tool", "name": "Read"})
-    begun = body(user(), said())
+    begun = body(user(), make_answer())
     switched = body(user(), thinking={"type": "disabled"})
     assert [lint(each, OLD) for each in (forced, begun, switched)] == [(), (), ()]
     assert [lint(each, NEW)[0].path for each in (forced, begun, switched)] == ["tool_choice", "messages.1", "thinking"]
@@ -168,7 +185,7 @@ def test_which_models_bind_their_thinking_and_which_take_a_begun_answer() -> Non
 
 
 def test_thinking_behind_an_edited_prefix_is_rejected_by_models_that_bind_it() -> None:
-    sent = body(user(), said(thought(), text()), user(), said(thought(), text()), user())
+    sent = body(user(), make_answer(thought(), text()), user(), make_answer(thought(), text()), user())
     assert [problem.path for problem in lint(sent, NEW, stale=(1,))] == ["messages.3.content.0"]
     assert lint(sent, OLD, stale=(1,)) == ()
     asked = {**sent, "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
@@ -223,5 +240,5 @@ def test_a_sample_that_cut_blindly_is_caught() -> None:
 @pytest.mark.parametrize("index", range(len(BROKEN)))
 def test_bodies_that_the_types_refuse_are_refused_by_lint_too(index: int) -> None:
     broken = BROKEN[index][0]
-    if not typed(broken):
+    if not match_types(broken):
         assert lint(broken, OLD), "the SDK's types see more than lint"

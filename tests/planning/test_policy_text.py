@@ -13,6 +13,7 @@ from turnscope.errors import PolicyError
 from turnscope.planning.policy import Policy, Step, list_policies, load, parse
 from turnscope.planning.rule_registry import find_rule, load_rules
 from turnscope.storage.thread_loading import read_about, read_policy_name
+from turnscope.views.parameters import apply_changes
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
 HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()
@@ -47,7 +48,7 @@ placeholder = "one\ntwo"
 """
 
 
-def made(text: str, prompt: str = "") -> Policy:
+def make_policy(text: str, prompt: str = "") -> Policy:
     """A policy with `text` in every place where text may stand."""
     clear, condense = find_rule("clear_old_results"), find_rule("condense")
     larger = find_rule("fall_back_to_larger_window")
@@ -77,16 +78,16 @@ def test_every_rule_reads_back_with_its_defaults() -> None:
 @example('"""\\')
 @example("[[rules]]\nrule = 'x'")
 def test_any_text_reads_back(text: str) -> None:
-    policy = made(text)
+    policy = make_policy(text)
     assert parse("p", policy.to_toml()) == policy
 
 
 def test_a_prompt_of_several_lines_is_written_on_several_lines() -> None:
-    text = made("plain", PROMPT).to_toml()
+    text = make_policy("plain", PROMPT).to_toml()
     assert 'prompt = """\nSummarise what follows.\n\n  - keep \\"names\\" and \'paths\'\n' in text
-    assert parse("p", text) == made("plain", PROMPT)
+    assert parse("p", text) == make_policy("plain", PROMPT)
     windows = PROMPT.replace("\n", "\r\n")
-    assert parse("p", made("plain", windows).to_toml()).rules[1].params.prompt == windows
+    assert parse("p", make_policy("plain", windows).to_toml()).rules[1].params.prompt == windows
 
 
 def test_what_the_writer_before_left_in_chats_reads_as_it_did() -> None:
@@ -146,3 +147,12 @@ def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:
     assert load("staged", tmp_path).title == "my own", "a file of one's own keeps its name"
     assert read_policy_name(f'name = "staged"\n{load("staged").to_toml()}') == "chainreview-staged"
     assert read_about('{"policy": "staged"}', None)["policy"] == "chainreview-staged"
+
+
+def test_a_parameter_by_its_earlier_name_is_the_same_and_warns() -> None:
+    text = "[[rules]]\nrule = 'prune_by_pressure'\n{} = false"
+    with pytest.warns(DeprecationWarning, match="the parameter 'mend' is now 'repair'"):
+        assert parse("p", text.format("mend")) == parse("p", text.format("repair"))
+    with pytest.warns(DeprecationWarning, match="'repair'"):
+        changed = apply_changes(parse("p", text.format("repair")), {"1.mend": True})
+    assert changed.rules[0].params.repair is True

@@ -12,7 +12,7 @@ from conftest import shared
 from turnscope.planning.reinjected_files import IN_PARTS, UNSEEN, estimate_reinjected_files
 from turnscope.session.model import Session
 
-from tests.wire import opened
+from tests.wire import open_run
 
 LINE = "the quick brown fox jumps over the lazy dog\n"
 PREFIX = 20_000  # tokens of system prompt and tools
@@ -32,7 +32,7 @@ def begun(parent: str | None = None) -> Log:
     return log
 
 
-def compacted(log: Log, folder: Path, billed: int = 40_000) -> Session:
+def make_compacted(log: Log, folder: Path, billed: int = 40_000) -> Session:
     log.compact()
     log.user("go on")
     log.answer("after", "done", usage=(3, billed - 3 - PREFIX, PREFIX, 9))
@@ -44,7 +44,7 @@ def estimate(session: Session) -> int:
 
 
 def test_the_five_files_read_last_come_back_with_the_size_that_they_had(tmp_path: Path) -> None:
-    session = compacted(begun(), tmp_path)
+    session = make_compacted(begun(), tmp_path)
     ledger = turnscope.replay(session).ledger
     size = next(ledger.count_tokens(b.at, b.at + 1) for b in session.blocks if b.kind == "tool_result")
     assert estimate(session) == 5 * size
@@ -56,14 +56,14 @@ def test_a_file_comes_back_once_and_no_longer_than_the_limit(tmp_path: Path) -> 
     read(log, "long.py", 2_000)
     read(log, "long.py", 2_000)
     read(log, "part.py", 20, offset=100, limit=20)
-    assert estimate(compacted(log, tmp_path)) == 5_000 + IN_PARTS
+    assert estimate(make_compacted(log, tmp_path)) == 5_000 + IN_PARTS
 
 
 def test_files_that_were_read_before_the_log_begins_are_taken_to_be_usual_ones(tmp_path: Path) -> None:
     log = Log()
     log.user("Look around.", parent="elsewhere")
     read(log, "long.py", 2_000)
-    assert estimate(compacted(log, tmp_path)) == 5_000 + 4 * UNSEEN
+    assert estimate(make_compacted(log, tmp_path)) == 5_000 + 4 * UNSEEN
 
 
 def test_a_log_that_holds_the_files_has_nothing_to_estimate(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_cache_that_lost_all_else_tells_system_prompt_from_a_conversation_befo
     log.answer("m1", "Here.", usage=(3, 90_000, 0, 9))
     log.user("Go on.")
     log.answer("m2", "There.", usage=(3, 70_000, PREFIX, 9))
-    session = compacted(log, tmp_path, billed=PREFIX + 5 * UNSEEN + 100)
+    session = make_compacted(log, tmp_path, billed=PREFIX + 5 * UNSEEN + 100)
     [first] = measure("s1", session)
     assert first.planned == pytest.approx(first.billed, rel=0.02)
     assert first.covered
@@ -94,7 +94,7 @@ def test_older_logs_are_planned_within_the_error_that_is_stated() -> None:
 def test_recorded_runs_without_the_records_of_their_requests_are_too(tmp_path: Path) -> None:
     made: list[First] = []
     for name in ("B2-acwindow100k", "C", "D-tui"):
-        with opened(shared("data", "wire", "claude", name)) as run:
+        with open_run(shared("data", "wire", "claude", name)) as run:
             files = [path for path in run.transcripts.rglob("*.jsonl") if "projects" in path.parts]
             made += measure_files(files, inferred=True)
     check(made, 12)
@@ -109,7 +109,7 @@ def check(made: list[First], least: int) -> None:
 
 def test_a_stripped_transcript_holds_no_recorded_request(tmp_path: Path) -> None:
     log = begun()
-    log.bare(type="api-request", id="r1")
+    log.add_bare(type="api-request", id="r1")
     found = strip(log.save(tmp_path / "in" / "s1.jsonl"), tmp_path)
     assert not any(name in found.read_text() for name in EXACT)
     assert len(found.read_text().splitlines()) == len(log.lines) - 1

@@ -73,7 +73,7 @@ def conversation(questions: bool = True) -> tuple[Session, Ledger]:
     return session, build_ledger(session, CHARS, {b.digest: n for b, n in zip(session.blocks, sizes, strict=True)}, 0)
 
 
-def sent(policy: Policy, questions: bool = True) -> tuple[int, int]:
+def count_sent(policy: Policy, questions: bool = True) -> tuple[int, int]:
     """How many of the six earlier messages the last request still holds, and its tokens."""
     session, ledger = conversation(questions)
     plan = list(replay(session, policy, ledger))[-1]
@@ -87,7 +87,7 @@ def split(window: int, rule: str = "keep_newest_within_budget") -> Policy:
     return parse("seed", f'[budget]\n{spec}\n\n[[rules]]\nrule = "{rule}"\n')
 
 
-def fixed(tokens: int, rule: str = "keep_newest_within_budget") -> Policy:
+def make_fixed(tokens: int, rule: str = "keep_newest_within_budget") -> Policy:
     """Reverse iteration within so many tokens."""
     return parse("seed", f'[budget]\nformula = "fixed"\ntokens = {tokens}\n\n[[rules]]\nrule = "{rule}"\n')
 
@@ -102,33 +102,33 @@ def test_the_conversation_weighs_what_its_messages_add_up_to() -> None:
 
 @pytest.mark.parametrize("window", [64_000, 16_000])
 def test_at_64k_and_16k_all_six_messages_are_sent_as_published(window: int) -> None:
-    assert sent(split(window), questions=False) == (6, 1_485)
-    assert sent(split(window)) == (6, 1_520)
+    assert count_sent(split(window), questions=False) == (6, 1_485)
+    assert count_sent(split(window)) == (6, 1_520)
 
 
 def test_at_4k_the_published_algorithm_sends_all_six_too() -> None:
     """The document expects "2-3 messages" at 4K (about 2.4K of input): a slip. By its own algorithm all six fit, for the whole
     conversation has 1,485 tokens as it counts them (1,520 with the questions), and 4,000 x 0.6 - 150 = 2,250."""
     assert compute_budget(SPLIT, 4_000).limit == 2_250
-    assert sent(split(4_000), questions=False) == (6, 1_485)
-    assert sent(split(4_000)) == (6, 1_520)
-    assert sent(fixed(2_400)) == (6, 1_520)
+    assert count_sent(split(4_000), questions=False) == (6, 1_485)
+    assert count_sent(split(4_000)) == (6, 1_520)
+    assert count_sent(make_fixed(2_400)) == (6, 1_520)
 
 
 def test_two_or_three_messages_are_what_a_budget_of_about_700_tokens_gives() -> None:
     """ "Dota 2 question + answer + new message", "~700-800 tokens": 8 + 659 + 10 = 677 tokens."""
-    assert sent(fixed(677)) == (2, 677)
-    assert sent(fixed(800)) == (2, 677)
-    assert sent(fixed(1_376)) == (2, 677)  # the answer of 688 would fit, but it does not stand without its question
-    assert sent(fixed(1_377)) == (4, 1_377)
-    assert sent(fixed(676)) == (0, 10)
+    assert count_sent(make_fixed(677)) == (2, 677)
+    assert count_sent(make_fixed(800)) == (2, 677)
+    assert count_sent(make_fixed(1_376)) == (2, 677)  # the answer of 688 would fit, but it does not stand without its question
+    assert count_sent(make_fixed(1_377)) == (4, 1_377)
+    assert count_sent(make_fixed(676)) == (0, 10)
 
 
 def test_pairs_are_given_up_one_by_one() -> None:
-    assert sent(fixed(1_520, "keep_last_pairs")) == (6, 1_520)
-    assert sent(fixed(1_519, "keep_last_pairs")) == (4, 1_377)
-    assert sent(fixed(1_376, "keep_last_pairs")) == (2, 677)
-    assert sent(fixed(676, "keep_last_pairs")) == (0, 10)
+    assert count_sent(make_fixed(1_520, "keep_last_pairs")) == (6, 1_520)
+    assert count_sent(make_fixed(1_519, "keep_last_pairs")) == (4, 1_377)
+    assert count_sent(make_fixed(1_376, "keep_last_pairs")) == (2, 677)
+    assert count_sent(make_fixed(676, "keep_last_pairs")) == (0, 10)
 
 
 def test_the_policy_of_five_pairs_is_the_specification_s() -> None:

@@ -62,7 +62,7 @@ def plans(policy: str | Policy, session: Session, answers: Answers | None = None
     return list(replay(session, policy, build_ledger(session, CHARS), build_own_ledger(session, policy), answers=answers))
 
 
-def said(ask: Ask) -> Answer:
+def answer_ask(ask: Ask) -> Answer:
     """A model's answer that tells how it was asked."""
     return Answer(f"said {len(ask.content)}", model="m", source="model")
 
@@ -142,7 +142,7 @@ def test_reading_on_from_an_offset_is_told_in_the_files_own_lines() -> None:
 def test_a_summary_stands_for_what_is_cut_when_auto_condense_is_on() -> None:
     session = chat(10, 100, tokens=9_000)
     on = apply_changes(load("cline-as-described"), {"3.summarise": True})
-    last = plans(on, session, said)[9]
+    last = plans(on, session, answer_ask)[9]
     assert stands(session, last)[:2] == ["q0", "a4"]
     assert summaries(last)
     assert "it stands for 8 messages" in summaries(last)[0]
@@ -213,7 +213,7 @@ def test_recommended_condenses_the_oldest_sixty_percent_above_seventy(characters
     builder.add_unanswered()
     session = builder.build()
     asked: list[Ask] = []
-    last = plans("chainreview-recommended", session, lambda ask: asked.append(ask) or said(ask))[-1]  # type: ignore[func-returns-value]
+    last = plans("chainreview-recommended", session, lambda ask: asked.append(ask) or answer_ask(ask))[-1]  # type: ignore[func-returns-value]
     assert bool(summaries(last)) is condensed
     if condensed:
         assert stands(session, last) == ["a1", "q2", "a2", "q3"]  # of six messages three go (3.6)
@@ -255,10 +255,12 @@ def test_staged_rests_up_to_sixty_then_cuts_condenses_and_warns() -> None:
     assert (marks.truncate_at, marks.keep, marks.condense_at, marks.keep_turns, marks.warn_at) == (0.6, 0.7, 0.8, 5, 0.9)
     small = replace(policy, budget=replace(policy.budget, formula="fixed", tokens=1_000))
     session = chat(12, 176)  # 48 tokens a message with its frame: 12 of them are 576, 13 are 624
-    found = plans(small, session, said)
+    found = plans(small, session, answer_ask)
     assert not any(plan.is_changed for plan in found[:6])
     assert found[6].is_changed
     assert found[6].before.tokens == 13 * 48
+    kept = stands(session, found[6])
+    assert kept == [f"{who}{n}" for n in range(2, 7) for who in "qa"][:-1], "9 of 13 messages: 70 %, from the nearest prompt on"
 
 
 # Multi-turn architecture
@@ -272,7 +274,7 @@ def test_the_window_sends_twenty_messages_at_most_and_begins_at_a_question() -> 
 @pytest.mark.parametrize(("characters", "condensed"), [(7_619, False), (7_624, True)])  # 21 messages of 1,904 or 1,906 tokens
 def test_the_oldest_half_is_summed_up_above_forty_thousand(characters: int, condensed: bool) -> None:
     session = chat(11, characters)
-    last = plans("multi-turn-summary", session, said)[-1]
+    last = plans("multi-turn-summary", session, answer_ask)[-1]
     assert last.is_changed is condensed
     if condensed:
         assert stands(session, last)[0] == "q5"  # of 21 messages ten
@@ -292,14 +294,14 @@ def test_a_prior_summary_is_folded_into_the_next() -> None:
 
 def test_the_hybrid_pins_the_first_question_and_keeps_twenty_behind_a_summary() -> None:
     session = chat(14, 8_000)
-    last = plans("multi-turn-hybrid", session, said)[-1]
+    last = plans("multi-turn-hybrid", session, answer_ask)[-1]
     assert stands(session, last) == ["q0", "a3", *[f"{who}{n}" for n in range(4, 14) for who in "qa"][:-1]]
     assert [piece.start for piece in last.after.pieces if get_summary(piece)] == [1], "it stands behind the pinned one"
 
 
 def test_the_hybrid_leaves_a_middle_that_is_smaller_than_a_summary() -> None:
     session = chat(14, 100)
-    assert stands(session, plans("multi-turn-hybrid", session, said)[-1])[1] == "a0"
+    assert stands(session, plans("multi-turn-hybrid", session, answer_ask)[-1])[1] == "a0"
 
 
 def test_the_listings_defects_are_named() -> None:
@@ -330,7 +332,7 @@ def test_reactive_keeps_every_result_whole_as_long_as_it_stands() -> None:
 
 def test_five_pairs_go_with_a_question_and_a_summary_of_all_before_beyond_twenty() -> None:
     session = chat(24, 400, window=0, models=("gpt-4o",))
-    found = plans("context-aware-chat", session, said)
+    found = plans("context-aware-chat", session, answer_ask)
     assert stands(session, found[20])[0] == "q15"
     assert not summaries(found[20])
     assert stands(session, found[21])[0] == "q16"
@@ -345,10 +347,10 @@ def test_a_summary_is_made_before_the_budget_leaves_fewer_than_two_pairs() -> No
     session = chat(6, 8_000, window=20_000)  # 11,850 tokens for the prompt: a question of 2,000 and two pairs of 4,000
     policy = load("context-aware-chat")
     assert compute_budget(policy.budget, 20_000).limit == 11_850
-    found = plans(policy, session, said)
+    found = plans(policy, session, answer_ask)
     assert not any(summaries(plan) for plan in found[:3])
     tight = replace(policy, budget=replace(policy.budget, window=16_000))  # 9,450 tokens: one pair
-    found = plans(tight, session, said)
+    found = plans(tight, session, answer_ask)
     assert [bool(summaries(plan)) for plan in found] == [False, False, True, True, True, True]
     assert all(plan.verdict in ("send", "warn") for plan in found)
 
@@ -357,6 +359,15 @@ def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up()
     policy = set_pairs(load("context-aware-chat"), 3)
     assert [policy.rules[0].params.keep_turns, policy.rules[1].params.pairs] == [4, 3]
     assert set_pairs(load("condense-oldest"), 3) == load("condense-oldest")
+
+
+def test_the_baseline_of_today_carries_the_question_alone_and_one_answer_limit_for_all_models() -> None:
+    session = chat(6, 400, window=0, models=("gpt-4o",))
+    found = plans("context-aware-chat-today", session, answer_ask)
+    assert [stands(session, plan) for plan in found] == [[f"q{n}"] for n in range(6)]
+    budget = load("context-aware-chat-today").budget
+    assert {compute_budget(budget, window).max_output for window in (64_000, 128_000, 1_000_000)} == {5_000}
+    assert set_pairs(load("context-aware-chat-today"), 5) == load("context-aware-chat-today")
 
 
 # Open WebUI, whose maximum turns and tokens are parameters
@@ -455,7 +466,7 @@ def test_a_summary_of_roo_holds_outlines_of_what_the_session_read() -> None:
         ("Bash", {"command": "x"}, CODE * 500),
     ]
     session = structs.replace(work(reads, []), window=16_000)
-    last = next(plan for plan in plans("roo", session, said) if summaries(plan))
+    last = next(plan for plan in plans("roo", session, answer_ask) if summaries(plan))
     texts = [part.text for piece in last.after.pieces for part in piece.body or ()]
     named = [text.split("\n")[1] for text in texts if text.startswith("<system-reminder>")]
     assert named == ["## File Context: b.py", "## File Context: a.py"], "the one that was read last comes first"

@@ -41,14 +41,14 @@ from turnscope.views.decision_log import iter_decisions, iter_rows
 from turnscope.views.overview import build_overview
 from turnscope.views.parameters import apply_changes
 
-from tests.matrix import Watched, _billed, _ledger, files
+from tests.matrix import Watched, _ledger, _sum_billed, files
 
 USES, THINKING = "clear_tool_uses_20250919", "clear_thinking_20251015"
 WORDS = "Whoever carries the message further remembers everything important that somebody mentioned about weather. "
 PASTE = WORDS * 1_900  # about 28,000 tokens
 
 
-def changed(name: str, **values: Any) -> Policy:
+def load_changed(name: str, **values: Any) -> Policy:
     """A shipped policy with other parameters, each where a rule has it."""
     policy = load(name)
     steps = []
@@ -78,7 +78,7 @@ class Talked:
         return [request.usage for request in self.stored.requests if request.usage]
 
 
-def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offline-64k", thinking: bool = True) -> Talked:
+def hold_chat(folder: Path, policy: Policy, prompts: list[str], model: str = "offline-64k", thinking: bool = True) -> Talked:
     """Say the prompts in a chat with the built-in model under a policy; nothing may fail."""
     with let_go(Watched()) as server:
         threads, box = Threads(folder / "chats.db"), files(folder / "project")
@@ -102,7 +102,7 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
             [event.plan for event in done if event.plan],
             [event for event in told if isinstance(event, QueryAnswered)],
             server.rejected,
-            (_ledger(stored), _billed(server)),
+            (_ledger(stored), _sum_billed(server)),
             folder / "chats.db",
         )
 
@@ -124,21 +124,21 @@ READS = ["read file file1.py", "And then?", "read file file2.py", "read file fil
 
 @pytest.fixture(scope="module")
 def cleared(tmp_path_factory: pytest.TempPathFactory) -> Talked:
-    policy = changed("server-clear-both", trigger=5_000, keep=1)
-    return talked(tmp_path_factory.mktemp("cleared"), policy, READS)
+    policy = load_changed("server-clear-both", trigger=5_000, keep=1)
+    return hold_chat(tmp_path_factory.mktemp("cleared"), policy, READS)
 
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> Talked:
-    policy = changed("server-compaction", trigger=50_000)
+    policy = load_changed("server-compaction", trigger=50_000)
     prompts = ["read file file1.py", PASTE, f"And this: {PASTE}", "And then?", "read file file2.py"]
-    return talked(tmp_path_factory.mktemp("compacted"), policy, prompts, "offline-200k")
+    return hold_chat(tmp_path_factory.mktemp("compacted"), policy, prompts, "offline-200k")
 
 
 @pytest.fixture(scope="module")
 def demanded(tmp_path_factory: pytest.TempPathFactory) -> Talked:
-    policy = changed("server-compaction-on-demand", share=0.5)
-    return talked(tmp_path_factory.mktemp("demanded"), policy, [*READS, *READS], "offline-16k")
+    policy = load_changed("server-compaction-on-demand", share=0.5)
+    return hold_chat(tmp_path_factory.mktemp("demanded"), policy, [*READS, *READS], "offline-16k")
 
 
 @pytest.fixture(params=["cleared", "compacted", "demanded"])
@@ -175,7 +175,7 @@ def test_what_is_sent_is_whole_whatever_the_server_clears_of_it(cleared: Talked)
 
 
 def test_without_thinking_the_edit_that_needs_it_is_not_sent(tmp_path: Path) -> None:
-    without = talked(tmp_path, changed("server-clear-both", trigger=5_000), ["Hello", "And?"], thinking=False)
+    without = hold_chat(tmp_path, load_changed("server-clear-both", trigger=5_000), ["Hello", "And?"], thinking=False)
     assert [edit["type"] for edit in without.wire[-1]["context_management"]["edits"]] == [USES]
 
 
@@ -432,16 +432,16 @@ def _log() -> list[dict[str, Any]]:
     }
     third = {**base, "messages": [*second["messages"], answer, {"role": "user", "content": "and?"}]}
 
-    def answered(request: Any, content: Any, used: Any, edits: Any) -> dict[str, Any]:
+    def make_call(request: Any, content: Any, used: Any, edits: Any) -> dict[str, Any]:
         response = {"type": "message", "role": "assistant", "id": f"m{len(request['messages'])}", "model": base["model"]}
         more = {"content": content, "stop_reason": "end_turn", "usage": used, "context_management": {"applied_edits": edits}}
         return {"request": request, "response": {**response, **more}}
 
     cleared = [{"type": USES, "cleared_tool_uses": 2, "cleared_input_tokens": 400}]
     return [
-        answered(first, [{"type": "text", "text": "On."}], {"input_tokens": 500, "output_tokens": 5}, cleared),
-        answered(second, answer["content"], {"input_tokens": 30, "output_tokens": 9, "iterations": ITERATIONS}, []),
-        answered(third, [{"type": "text", "text": "Yes."}], {"input_tokens": 60, "output_tokens": 9}, []),
+        make_call(first, [{"type": "text", "text": "On."}], {"input_tokens": 500, "output_tokens": 5}, cleared),
+        make_call(second, answer["content"], {"input_tokens": 30, "output_tokens": 9, "iterations": ITERATIONS}, []),
+        make_call(third, [{"type": "text", "text": "Yes."}], {"input_tokens": 60, "output_tokens": 9}, []),
     ]
 
 
@@ -641,8 +641,8 @@ def test_counting_before_sending_counts_what_is_left_after_the_edits(tmp_path: P
 
 
 def test_a_pause_after_compaction_goes_on_by_itself(tmp_path: Path) -> None:
-    policy = changed("server-compaction", trigger=50_000, pause_after_compaction=True)
-    paused = talked(tmp_path, policy, [PASTE, f"And this: {PASTE}", "And then?"], "offline-200k")
+    policy = load_changed("server-compaction", trigger=50_000, pause_after_compaction=True)
+    paused = hold_chat(tmp_path, policy, [PASTE, f"And this: {PASTE}", "And then?"], "offline-200k")
     reasons = [request.stop_reason for request in paused.stored.requests]
     assert reasons == ["end_turn", "compaction", "end_turn", "end_turn"]
     assert paused.usages[1].prompt_tokens == 0

@@ -56,20 +56,22 @@ ENDS = {
 }
 
 
-def alternating(number: int) -> str:
+def alternate_role(number: int) -> str:
     return "assistant" if number % 2 else "user"
 
 
 @pytest.mark.parametrize("count", ENDS)
 def test_the_published_ranges_come_out(count: int) -> None:
-    there = [ranges.compute_next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
+    there = [
+        ranges.compute_next_range(lambda i: alternate_role(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS
+    ]
     assert there == [(2, end) for end in ENDS[count]]
 
 
 def test_successive_truncations_extend_the_range() -> None:
     current, ends = None, []
     for keep in ("half", "half", "quarter", "lastTwo", "none"):
-        current = ranges.compute_next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
+        current = ranges.compute_next_range(lambda i: alternate_role(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
         ends.append(current[1])
     assert ends == [19, 29, 37, 37, 39]
 
@@ -164,7 +166,7 @@ def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session,
     for plan in plans(session, windows):
         state = plan.get_state("hide_oldest_pairs")
         history = History(session, starts, plan.request.cut, state.lost)
-        assert list(standing(plan.after, session)) == list(at_once(history, state))
+        assert list(iter_standing(plan.after, session)) == list(build_all(history, state))
 
 
 @given(tasks())
@@ -198,7 +200,7 @@ def plans(session: Session, windows: list[int]) -> Iterator[Plan]:
         yield plan
 
 
-def at_once(history: History, state: State) -> Iterator[tuple[int, Any]]:
+def build_all(history: History, state: State) -> Iterator[tuple[int, Any]]:
     """Every message as the original sends it, made anew from the stored history, the range and the edits."""
     found = find_places(history, state, range(len(history)))
     first = [place for place in found if not place.again and place.message < 2]
@@ -208,7 +210,7 @@ def at_once(history: History, state: State) -> Iterator[tuple[int, Any]]:
         yield place.message, content if isinstance(content, str) else [item.raw for item in content]
 
 
-def standing(envelope: Envelope, session: Session) -> Iterator[tuple[int, Any]]:
+def iter_standing(envelope: Envelope, session: Session) -> Iterator[tuple[int, Any]]:
     """Message numbers and contents as an envelope holds them."""
     rows = []
     for piece in envelope.pieces:
@@ -236,23 +238,23 @@ def task(*used: int | None, text: str = "words " * 20) -> Session:
     return builder.build()
 
 
-def replayed(session: Session) -> list[Plan]:
+def replay_session(session: Session) -> list[Plan]:
     return list(replay(session, load("cline-classic"), build_ledger(session, CHARS)))
 
 
 def test_a_request_whose_log_carries_no_usage_counts_as_nothing_where_others_carry_it() -> None:
-    plans = replayed(task(*[10_000] * 6, 170_000, None, 10_000))
+    plans = replay_session(task(*[10_000] * 6, 170_000, None, 10_000))
     assert [plan.get_state("hide_oldest_pairs").range for plan in plans][6:] == [None, (2, 7), (2, 7)]
 
 
 def test_where_no_request_carries_usage_what_was_counted_decides() -> None:
-    plans = replayed(task(*[None] * 12, text="x" * 100_000))
+    plans = replay_session(task(*[None] * 12, text="x" * 100_000))
     assert any(plan.get_state("hide_oldest_pairs").range for plan in plans)
 
 
 def test_a_truncation_puts_the_notice_into_the_first_answer_and_hides_from_message_two_on() -> None:
     session = task(*[10_000] * 6, 170_000, 10_000)
-    body = render(replayed(session)[-1].after, session)
+    body = render(replay_session(session)[-1].after, session)
     texts = [message["content"][0]["text"] for message in body["messages"]]
     assert texts[0].startswith("ask 0")
     assert texts[1] == ranges.TRUNCATED
@@ -269,7 +271,7 @@ def test_system_and_tools_inside_the_hidden_range_stay() -> None:
             builder.add_message("assistant", f"reply {n}"), usage=Usage(input_tokens=170_000 if n == 6 else 1_000)
         )
     session = builder.build()
-    plan = replayed(session)[-1]
+    plan = replay_session(session)[-1]
     assert plan.get_state("hide_oldest_pairs").range is not None
     assert render(plan.after, session)["system"] == "a later system prompt"
 
@@ -300,12 +302,14 @@ def test_a_place_behind_the_range_follows_the_first_pair() -> None:
 PROTECTED = frozenset("file read path final content write replace result Result text image user assistant for".split())
 
 
-def renamed(value: Any, salt: str, key: str = "") -> Any:
+def rename_values(value: Any, salt: str, key: str = "") -> Any:
     """The case with other ids, paths and words, all of the same length."""
     if isinstance(value, dict):
-        return {renamed(k, salt, "id") if re.fullmatch(r"m\d+", k) else k: renamed(v, salt, k) for k, v in value.items()}
+        return {
+            rename_values(k, salt, "id") if re.fullmatch(r"m\d+", k) else k: rename_values(v, salt, k) for k, v in value.items()
+        }
     if isinstance(value, list):
-        return [renamed(item, salt, key) for item in value]
+        return [rename_values(item, salt, key) for item in value]
     if not isinstance(value, str) or key in (
         "type",
         "role",
@@ -319,11 +323,11 @@ def renamed(value: Any, salt: str, key: str = "") -> Any:
     ):
         return value
     if key in ("id", "tool_use_id", "sent", "edited"):
-        return other(value, salt)
-    return re.sub(r"(?<![\w⟦])[a-z]{1,8}(?![\w⟧])", lambda m: m[0] if m[0] in PROTECTED else other(m[0], salt), value)
+        return make_word(value, salt)
+    return re.sub(r"(?<![\w⟦])[a-z]{1,8}(?![\w⟧])", lambda m: m[0] if m[0] in PROTECTED else make_word(m[0], salt), value)
 
 
-def other(word: str, salt: str) -> str:
+def make_word(word: str, salt: str) -> str:
     digest = blake2b(f"{salt}{word}".encode()).hexdigest()
     return (
         (digest.translate(str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")) * 2)[: max(len(word), 1)]
@@ -336,6 +340,6 @@ def other(word: str, salt: str) -> str:
 @pytest.mark.parametrize("salt", ["one", "two"])
 def test_renaming_ids_and_words_changes_no_outcome(salt: str) -> None:
     file = json.loads((DEFAULT / "cline-classic.json").read_text(encoding="utf-8"))
-    changed = [(case, renamed(case, salt)) for case in file["cases"]]
+    changed = [(case, rename_values(case, salt)) for case in file["cases"]]
     assert any(case["input"] != new["input"] for case, new in changed)
     assert [new["id"] for case, new in changed if judge(goldens, {**new, "kind": case["kind"]}, file).wrong] == []

@@ -39,7 +39,7 @@ needs_goldens = pytest.mark.skipif(not DEFAULT.is_dir(), reason="the golden case
 # --- figures ----------------------------------------------------------------------------------------------------------------
 
 
-def plain(count: int) -> list[management.Stored]:
+def make_plain(count: int) -> list[management.Stored]:
     return [{"role": "assistant" if n % 2 else "user", "content": f"m{n}", "ts": n} for n in range(count)]
 
 
@@ -48,18 +48,18 @@ def plain(count: int) -> list[management.Stored]:
     [(0, 0), (1, 0), (4, 0), (5, 2), (8, 2), (9, 4), (12, 4), (21, 10), (22, 10), (23, 10), (24, 10), (25, 12)],
 )
 def test_the_published_numbers_of_hidden_messages_come_out(count: int, removed: int) -> None:
-    assert management.truncate(plain(count), 0.5, "T").removed == removed
+    assert management.truncate(make_plain(count), 0.5, "T").removed == removed
 
 
 def test_a_second_truncation_counts_visible_messages_alone() -> None:
-    once = management.truncate(plain(21), 0.5, "T1")
+    once = management.truncate(make_plain(21), 0.5, "T1")
     assert management.truncate(once.messages, 0.5, "T2").removed == 4
 
 
 def test_our_notices_are_as_long_as_the_originals() -> None:
     texts = (
         management.HEADING,
-        management.STAND_IN,
+        management.OFFLINE_HEADING,
         management.MARKER.format(4),
         management.MARKER.format(10),
         "".join(management.WORKFLOWS),
@@ -208,12 +208,12 @@ def result(name: str, text: str = "r") -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": name, "content": text}
 
 
-def with_params(**changes: dict[str, Any]) -> Policy:
+def make_policy(**changes: dict[str, Any]) -> Policy:
     ported = load("roo")
     return replace(ported, rules=tuple(Step(p.rule, replace(p.params, **changes.get(p.rule.name, {}))) for p in ported.rules))
 
 
-def replayed(session: Session, policy: Policy | None = None) -> list[Plan]:
+def replay_session(session: Session, policy: Policy | None = None) -> list[Plan]:
     own = build_ledger(session, make_estimator("o200k_base"), per_message=0)
     return list(replay(session, policy or load("roo"), build_ledger(session, CHARS), own))
 
@@ -231,7 +231,7 @@ def conversation(*messages: tuple[str, Any], used: tuple[int, ...] = ()) -> Sess
 
 
 def bodies(session: Session, policy: Policy | None = None) -> list[list[Any]]:
-    return [render(plan.after, session)["messages"] for plan in replayed(session, policy)]
+    return [render(plan.after, session)["messages"] for plan in replay_session(session, policy)]
 
 
 def test_answers_in_a_row_are_kept_apart_the_same_way_whether_they_come_one_by_one_or_at_once() -> None:
@@ -240,14 +240,16 @@ def test_answers_in_a_row_are_kept_apart_the_same_way_whether_they_come_one_by_o
     at_once = structs.replace(one_by_one, requests=(structs.replace(one_by_one.requests[-1], n=0),))
     assert [m["content"] for m in bodies(at_once)[-1][1:-1]] == [f"reply {n}" for n in range(5)]
     assert bodies(at_once)[-1] == bodies(one_by_one)[-1]
-    standing = [[(p.start, p.stop, p.body) for p in replayed(session)[-1].after.pieces] for session in (at_once, one_by_one)]
+    standing = [
+        [(p.start, p.stop, p.body) for p in replay_session(session)[-1].after.pieces] for session in (at_once, one_by_one)
+    ]
     assert standing[0] == standing[1]
     assert sum(body is not None for _, _, body in standing[0]) == 2, "every other one has to change"
 
 
 def test_results_of_one_turn_in_several_messages_are_fitted_together() -> None:
     session = conversation(("user", "go"), ("assistant", call("a", "b")), ("user", [result("a")]), ("user", [result("b")]))
-    assert not any(plan.decisions for plan in replayed(session))
+    assert not any(plan.decisions for plan in replay_session(session))
     assert bodies(session)[-1][-1]["content"] == [result("a"), result("b")]
 
 
@@ -259,7 +261,7 @@ def test_wrong_second_and_missing_results_are_mended_when_they_come() -> None:
     first, *rest = bodies(session)[-1][-1]["content"]
     assert first == result("c", results.INTERRUPTED)
     assert rest == [result("a", "1"), result("b"), say("e")]
-    assert {d.action for d in replayed(session)[-1].decisions} == {"repair"}
+    assert {d.action for d in replay_session(session)[-1].decisions} == {"repair"}
 
 
 def test_a_result_without_an_answer_before_it_is_sent_as_text() -> None:
@@ -283,7 +285,7 @@ def test_answers_in_a_row_stay_apart_and_a_users_messages_are_joined() -> None:
     ]
 
 
-def long_task(pairs: int, used: tuple[int, ...]) -> Session:
+def make_long_task(pairs: int, used: tuple[int, ...]) -> Session:
     told = [("user", [say("ask 0"), say("<environment_details>at 0</environment_details>")])]
     for n in range(1, pairs):
         told += [
@@ -294,30 +296,30 @@ def long_task(pairs: int, used: tuple[int, ...]) -> Session:
 
 
 def test_a_condense_takes_the_newest_message_along_and_ends_with_the_environment() -> None:
-    session = long_task(4, (1_000, 1_000, 180_000))
+    session = make_long_task(4, (1_000, 1_000, 180_000))
     (message,) = bodies(session)[-1]
     assert message["role"] == "user"
-    assert message["content"][0]["text"].startswith(management.STAND_IN)
+    assert message["content"][0]["text"].startswith(management.OFFLINE_HEADING)
     assert message["content"][1] == say("<environment_details>at 3</environment_details>")
-    (decision,) = replayed(session)[-1].decisions
+    (decision,) = replay_session(session)[-1].decisions
     assert decision.action == "condense"
-    assert decision.edit.facts["stand_in"] is True
+    assert decision.edit.facts["offline"] is True
 
 
 def test_right_after_a_condense_its_own_count_is_compared_and_then_what_was_billed() -> None:
-    session = long_task(7, (1_000, 1_000, 180_000, 180_000, 180_000))
-    acted = [[d.action for d in plan.decisions] for plan in replayed(session)]
+    session = make_long_task(7, (1_000, 1_000, 180_000, 180_000, 180_000))
+    acted = [[d.action for d in plan.decisions] for plan in replay_session(session)]
     assert acted[3] == ["condense"]
     assert acted[4] == []
-    as_billed = with_params(
+    as_billed = make_policy(
         condense_to_fresh_start={"count_after_condense": False}, hide_older_half={"count_after_condense": False}
     )
-    assert [d.action for d in replayed(session, as_billed)[4].decisions] == ["condense"]
+    assert [d.action for d in replay_session(session, as_billed)[4].decisions] == ["condense"]
 
 
 def test_without_condensing_half_is_hidden_behind_a_marker_that_joins_nothing() -> None:
-    session = long_task(6, (1_000, 1_000, 1_000, 1_000, 180_000))
-    messages = bodies(session, with_params(condense_to_fresh_start={"auto": False}))[-1]
+    session = make_long_task(6, (1_000, 1_000, 1_000, 1_000, 180_000))
+    messages = bodies(session, make_policy(condense_to_fresh_start={"auto": False}))[-1]
     assert [m["role"] for m in messages] == ["user", "user", "assistant", "user", "assistant", "user", "assistant", "user"]
     assert messages[1]["content"] == management.MARKER.format(4)
     assert messages[2]["content"] == "reply 3"
@@ -331,7 +333,7 @@ def test_a_result_whose_call_a_summary_stands_for_is_left_out() -> None:
         ("assistant", [*call("n")]),
     ]
     session = conversation(*told, ("user", [result("a"), result("n"), say("here")]), used=(180_000, 1_000))
-    ported = with_params()
+    ported = make_policy()
     stored = replace(ported, rules=tuple(part for part in ported.rules if part.rule.name != "match_results_to_calls"))
     assert bodies(session, stored)[-1][-1]["content"] == [result("n"), say("here")]
 
@@ -351,11 +353,11 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
     session = builder.build()
     answers = {"left": 0}
 
-    def failing_first(ask: Any) -> Answer:
+    def fail_first(ask: Any) -> Answer:
         answers["left"] += 1
         return Answer(failed="no") if answers["left"] == 1 else Answer("all of it", source="recorded")
 
-    plans = stepped(session, failing_first)
+    plans = replay_stepwise(session, fail_first)
     hidden = render(plans[4].after, session)
     assert hidden["system"] == "a later system prompt"
     assert [m["content"] for m in hidden["messages"]][:3] == ["ask 0", management.MARKER.format(4), "reply 2"]
@@ -364,7 +366,7 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
     assert [m["content"] for m in last["messages"]] == [[say(f"{management.HEADING}all of it")]]
 
 
-def stepped(session: Session, answers: Any) -> list[Plan]:
+def replay_stepwise(session: Session, answers: Any) -> list[Plan]:
     from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 
     ledger = build_ledger(session, CHARS)
@@ -378,9 +380,12 @@ def stepped(session: Session, answers: Any) -> list[Plan]:
 @given(st.integers(0, 12))
 @settings(max_examples=13, deadline=None)
 def test_the_first_requests_alone_give_the_same_plans(count: int) -> None:
-    session = long_task(14, tuple([1_000, 60_000, 180_000, 2_000, 175_000] * 3))
-    policy = with_params(condense_to_fresh_start={"auto": count % 2 == 0})
-    whole, part = replayed(session, policy), replayed(structs.replace(session, requests=session.requests[:count]), policy)
+    session = make_long_task(14, tuple([1_000, 60_000, 180_000, 2_000, 175_000] * 3))
+    policy = make_policy(condense_to_fresh_start={"auto": count % 2 == 0})
+    whole, part = (
+        replay_session(session, policy),
+        replay_session(structs.replace(session, requests=session.requests[:count]), policy),
+    )
     assert [list(plan.after.pieces) for plan in part] == [list(plan.after.pieces) for plan in whole[:count]]
     assert [plan.states for plan in part] == [plan.states for plan in whole[:count]]
 
@@ -403,7 +408,7 @@ def test_a_recorded_condense_comes_at_the_same_request_and_takes_four_messages_m
     assert condensed["prevContextTokens"] - billed == 36_352
     assert 75 <= 100 * condensed["prevContextTokens"] / 200_000 < 76
 
-    plans = replayed(session, with_params(condense_to_fresh_start={"threshold": 75}))
+    plans = replay_session(session, make_policy(condense_to_fresh_start={"threshold": 75}))
     acted = {plan.request.n: [d for d in plan.decisions if d.action == "condense"] for plan in plans}
     first = min(n for n, decisions in acted.items() if decisions)
     assert first == recorded.request
@@ -418,7 +423,7 @@ def test_a_recorded_condense_comes_at_the_same_request_and_takes_four_messages_m
 @needs_recorded
 def test_at_the_default_percentage_the_recorded_task_is_condensed_later_and_never_over_the_limit() -> None:
     session = turnscope.load(RECORDED / "ui_messages.json")
-    plans = replayed(session)
+    plans = replay_session(session)
     first = next(plan for plan in plans if any(d.action == "condense" for d in plan.decisions))
     assert first.request.n > session.observed[0].request
     assert all(plan.verdict != "overflow" for plan in plans)
@@ -429,14 +434,14 @@ def test_at_the_default_percentage_the_recorded_task_is_condensed_later_and_neve
 NAMES = frozenset({"tool_use_id", "condenseParent", "truncationParent", "condenseId", "truncationId"})
 
 
-def renamed(value: Any, salt: str, key: str = "", owner: Any = None) -> Any:
+def rename_values(value: Any, salt: str, key: str = "", owner: Any = None) -> Any:
     """The case with other ids of calls, tags and texts, all of the same length; the ids of messages stay."""
     if isinstance(value, dict):
-        return {k: renamed(v, salt, k, value) for k, v in value.items()}
+        return {k: rename_values(v, salt, k, value) for k, v in value.items()}
     if isinstance(value, list):
         if key == "tags":  # of `clean_up`: a message's id, and its tags
-            return [[row[0], *(renamed(tag, salt, "condenseParent") for tag in row[1:])] for row in value]
-        return [renamed(item, salt, key) for item in value]
+            return [[row[0], *(rename_values(tag, salt, "condenseParent") for tag in row[1:])] for row in value]
+        return [rename_values(item, salt, key) for item in value]
     call_id = key == "id" and isinstance(owner, dict) and owner.get("type") == "tool_use"
     texts = key in ("content", "text", "fake_summary", "system_prompt", "environment_details")
     if not isinstance(value, str) or "{" in value or (not texts and not call_id and key not in NAMES):
@@ -444,10 +449,10 @@ def renamed(value: Any, salt: str, key: str = "", owner: Any = None) -> Any:
     if not texts:
         return value + "-" + blake2b(f"{salt}{value}".encode()).hexdigest()[:6]
     parts = re.split("(⟦.*?⟧)", value)
-    return "".join(part if part.startswith("⟦") else "".join(other(char, salt) for char in part) for part in parts)
+    return "".join(part if part.startswith("⟦") else "".join(rotate_letter(char, salt) for char in part) for part in parts)
 
 
-def other(char: str, salt: str) -> str:
+def rotate_letter(char: str, salt: str) -> str:
     turn = 1 + int(blake2b(salt.encode()).hexdigest(), 16) % 25
     return chr((ord(char.lower()) - 97 + turn) % 26 + 97) if char.isascii() and char.isalpha() else char
 
@@ -457,7 +462,7 @@ def other(char: str, salt: str) -> str:
 def test_renaming_ids_and_texts_changes_no_outcome(salt: str) -> None:
     file = json.loads((DEFAULT / "roo.json").read_text(encoding="utf-8"))
     changed = [
-        (case, {**case, "input": renamed(case["input"], salt), "expect": renamed(case["expect"], salt)})
+        (case, {**case, "input": rename_values(case["input"], salt), "expect": rename_values(case["expect"], salt)})
         for case in file["cases"]
     ]
     assert sum(case["input"] != new["input"] for case, new in changed) > 40

@@ -29,7 +29,7 @@ MINE = ("litellm-trim", "langchain-trim", "librechat-legacy", "chatbot-ui")
 TRIMMING = [*MINE, "librechat-legacy-summary"]
 
 
-def planned(session: Session, name: str, limit: int, frame: int = 0, **params: Any) -> list[Plan]:
+def make_plans(session: Session, name: str, limit: int, frame: int = 0, **params: Any) -> list[Plan]:
     """Plans under a policy whose limit is `limit` tokens of four characters, with other parameters for its last rule."""
     chosen = policy.load(name)
     last = chosen.rules[-1]
@@ -51,7 +51,7 @@ def talk(sizes: list[int], system: int = 0) -> Session:
     return builder.build()
 
 
-def standing(plan: Plan, session: Session) -> list[str]:
+def list_standing(plan: Plan, session: Session) -> list[str]:
     """Ids of the messages that are sent as they were said."""
     pieces = (p for p in plan.after.pieces if p.body is None)
     return [session.messages[b.message].id for p in pieces for b in session.blocks[p.start : p.stop] if b.role != "system"]
@@ -61,14 +61,14 @@ def standing(plan: Plan, session: Session) -> list[str]:
 def test_librechats_own_unit_test_values(limit: int, kept: list[int], remaining: int) -> None:
     sizes = kept if limit == 100 else [30, 30, *kept]
     session = talk(sizes)
-    plan = planned(session, "librechat-legacy", limit)[-1]
-    assert standing(plan, session) == [f"m{n}" for n in range(len(sizes) - 3, len(sizes))]
+    plan = make_plans(session, "librechat-legacy", limit)[-1]
+    assert list_standing(plan, session) == [f"m{n}" for n in range(len(sizes) - 3, len(sizes))]
     assert limit - 3 - plan.after.tokens == remaining
 
 
 def test_librechat_folds_what_no_longer_fits_and_its_older_summary_into_one_summary() -> None:
     session = talk([30, 30] * 8)
-    plans = planned(session, "librechat-legacy-summary", 200)
+    plans = make_plans(session, "librechat-legacy-summary", 200)
     summaries = [[p for p in plan.after.pieces if p.slot == "summary"] for plan in plans]
     assert [len(found) for found in summaries] == sorted(len(found) for found in summaries)
     assert len(summaries[-1]) == 1, "one summary leads the request, however often it was folded"
@@ -84,9 +84,9 @@ def test_librechat_begins_at_the_newest_message_with_a_stored_summary() -> None:
         if number in (2, 4):
             builder.add_unanswered()
     session = builder.build()
-    first, second = planned(session, "librechat-legacy-summary", 1000)
-    assert standing(first, session) == ["m2"]
-    assert standing(second, session) == ["m4"]
+    first, second = make_plans(session, "librechat-legacy-summary", 1000)
+    assert list_standing(first, session) == ["m2"]
+    assert list_standing(second, session) == ["m4"]
     assert render(second.after, session)["system"] == "summary 3"
 
 
@@ -121,7 +121,7 @@ def test_litellm_joins_systems_and_shortens_a_result_and_an_answer_beside_its_ca
     builder.add_message("system", "second rule")
     builder.add_unanswered(model="other")
     session = builder.build()
-    sent = [render(planned(session, "litellm-trim", limit, 4)[-1].after, session) for limit in (60, 160)]
+    sent = [render(make_plans(session, "litellm-trim", limit, 4)[-1].after, session) for limit in (60, 160)]
     assert {json.dumps(body["system"]) for body in sent} == {'"first rule\\nsecond rule"'}
     (small,) = sent[0]["messages"]
     assert ".." in small["content"][0]["content"], "the result is shortened in its own block, its call is left out"
@@ -135,11 +135,11 @@ def test_litellm_sends_everything_where_a_list_breaks_the_original() -> None:
     builder.add_message("user", [{"type": "text", "text": "x" * 800}])
     builder.add_unanswered()
     broken = builder.build()
-    assert planned(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].is_changed
-    plan = planned(broken, "litellm-trim", 60, lists="fail")[-1]
+    assert make_plans(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].is_changed
+    plan = make_plans(broken, "litellm-trim", 60, lists="fail")[-1]
     assert not plan.is_changed
     assert "is not a string" in plan.decisions[0].edit.because
-    assert planned(broken, "litellm-trim", 60)[-1].is_changed
+    assert make_plans(broken, "litellm-trim", 60)[-1].is_changed
 
 
 def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None:
@@ -162,23 +162,23 @@ def test_chatbot_uis_inserted_texts_have_the_lengths_that_are_counted() -> None:
 def test_chatbot_ui_puts_passages_onto_the_system_prompt_where_nothing_else_is_left() -> None:
     session = talk([400], system=5)
     session = structs.replace(session, about={"retrieved": {"m0": ["a passage"]}})
-    plan = planned(session, "chatbot-ui", 100)[-1]
-    assert standing(plan, session) == []
+    plan = make_plans(session, "chatbot-ui", 100)[-1]
+    assert list_standing(plan, session) == []
     assert "a passage" in str(render(plan.after, session)["system"])
 
 
 @pytest.mark.parametrize("name", TRIMMING)
 def test_a_port_keeps_the_newest_part_of_a_growing_talk(name: str) -> None:
     session = talk([*[3, 9, 4, 20, 5, 11] * 12, 3], system=4)
-    plans = planned(session, name, 90, frame=0 if name == "chatbot-ui" else 4)
+    plans = make_plans(session, name, 90, frame=0 if name == "chatbot-ui" else 4)
     assert any(plan.is_changed for plan in plans)
     for plan in plans:
-        kept = standing(plan, session)
+        kept = list_standing(plan, session)
         newest = session.messages[session.blocks[plan.request.cut - 1].message].id
         assert not kept or kept[-1] == newest
 
 
-def _renamed(case: dict[str, Any], seed: int) -> dict[str, Any]:
+def _rename_values(case: dict[str, Any], seed: int) -> dict[str, Any]:
     """The case with other ids and, letter by letter, other words."""
     chance = random.Random(seed)
     letters = list(string.ascii_lowercase)
@@ -216,7 +216,7 @@ def _renamed(case: dict[str, Any], seed: int) -> dict[str, Any]:
 def test_other_ids_and_words_change_no_outcome(system: str) -> None:
     file = json.loads((DEFAULT / f"{system}.json").read_text(encoding="utf-8"))
     for seed, case in enumerate(file["cases"]):
-        outcome = judge(adapters()[system], {**_renamed(case, seed), "id": case["id"], "kind": case["kind"]}, file)
+        outcome = judge(adapters()[system], {**_rename_values(case, seed), "id": case["id"], "kind": case["kind"]}, file)
         assert not outcome.wrong, f"{case['id']}: {outcome.wrong}"
 
 

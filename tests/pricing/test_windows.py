@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import turnscope
 from msgspec import structs
+from turnscope.importers.claude_code.limits import hand_windows_down
 from turnscope.pricing.prices import PRICES
 from turnscope.pricing.windows import ChosenWindow
 from turnscope.session.builder import Builder, observe_drop
 from turnscope.session.model import MODEL_WINDOWS, Session, Usage
 
-from tests.claude_log import Log
+from tests.claude_log import Log, call
 from tests.conftest import shared
-from tests.wire import opened
+from tests.wire import open_run
 from tests.wire.compare import sessions
 
 OPUS_4_6, OPUS_4_7, SONNET_4_5 = "claude-opus-4-6", "claude-opus-4-7", "claude-sonnet-4-5-20250929"
@@ -23,7 +24,7 @@ BETA_DAY, LATER = 1_770_500_000.0, 1_785_000_000.0  # 2026-02-07, when 1M was a 
 SWITCHED = "<local-command-stdout>Set model to \x1b[1mopus[1m] (claude-opus-4-6[1m])\x1b[22m</local-command-stdout>"
 
 
-def logged(tmp_path: Path, log: Log) -> Session:
+def load_log(tmp_path: Path, log: Log) -> Session:
     return turnscope.load(log.save(tmp_path / "s1.jsonl"))
 
 
@@ -126,7 +127,7 @@ def test_a_model_chosen_with_1m_has_it_from_there_until_another_choice(tmp_path:
         log.user(said)
         log.user("on")
         log.answer(f"m{n}", "Done.", usage=(10, 0, 90_000, 20), model=OPUS_4_6)
-    session = logged(tmp_path, log)
+    session = load_log(tmp_path, log)
     assert kinds(session) == [("default", 200_000, 0), ("suffix", 1_000_000, 1), ("suffix", 200_000, 2)]
     assert windows(session) == [200_000, 1_000_000, 200_000]
 
@@ -135,7 +136,7 @@ def test_the_same_words_of_a_person_choose_nothing(tmp_path: Path) -> None:
     log = Log()
     log.user(f"what does this mean: {SWITCHED}")
     log.answer("m", "prompt is too long: 201583 tokens > 150000 maximum", usage=(10, 0, 90_000, 20), model=OPUS_4_7)
-    assert kinds(logged(tmp_path, log)) == [("default", 1_000_000, 0)]
+    assert kinds(load_log(tmp_path, log)) == [("default", 1_000_000, 0)]
 
 
 @pytest.mark.parametrize("as_line", [True, False])
@@ -149,17 +150,17 @@ def test_a_refusal_names_the_limit(tmp_path: Path, as_line: bool) -> None:
     else:
         log.answer("e", f"API Error: 400 {what}", model="<synthetic>", isApiErrorMessage=True)
     log.answer("m2", "Done.", usage=(10, 0, 20_000, 20), model=OPUS_4_7)
-    session = logged(tmp_path, log)
+    session = load_log(tmp_path, log)
     assert windows(session) == [200_000, 200_000]
-    assert turnscope.overview(session).evidence[0].because == "the provider refused a prompt of 201,583 tokens and said so"
+    assert turnscope.overview(session).evidence[0].because == "the provider refused a prompt of 201,583 tokens"
 
 
 def test_totals_by_model_tell_their_windows(tmp_path: Path) -> None:
     log = Log()
     log.user("go")
     log.answer("m1", "Done.", usage=(10, 0, 90_000, 20), model=OPUS_4_6)
-    log.bare(type="cost-state", sessionId="s1", modelUsage={f"{OPUS_4_6}[1m]": {"inputTokens": 10}, "claude-haiku-4-5": {}})
-    session = logged(tmp_path, log)
+    log.add_bare(type="cost-state", sessionId="s1", modelUsage={f"{OPUS_4_6}[1m]": {"inputTokens": 10}, "claude-haiku-4-5": {}})
+    session = load_log(tmp_path, log)
     assert session.about[MODEL_WINDOWS] == {"models": {OPUS_4_6: 1_000_000}}
     assert kinds(session) == [("recorded", 1_000_000, 0)]
 
@@ -191,12 +192,103 @@ def test_real_sessions_that_compacted_at_155_000_show_200_000_under_any_name_of_
 
 
 def test_a_recorded_run_with_a_window_of_100_000_shows_it() -> None:
-    with opened(shared("data", "wire", "claude", "B2-acwindow100k")) as run:
+    with open_run(shared("data", "wire", "claude", "B2-acwindow100k")) as run:
         for session in sessions(run.transcripts):
             assert kinds(session) == [("compacted", 100_000, 0)]
 
 
 def test_a_recorded_run_of_qwen_code_encloses_its_window_without_its_log_saying_so() -> None:
-    with opened(shared("data", "wire", "qwen", "B1-100k")) as run:
+    with open_run(shared("data", "wire", "qwen", "B1-100k")) as run:
         found = [session for session in sessions(run.transcripts) if session.source == "qwen-code"]
         assert [windows(structs.replace(session, window=None))[0] for session in found if session.parent == ""] == [100_000]
+
+
+def add_compacted_path(log: Log) -> None:
+    """A path whose tool compacts by itself at 167,000 tokens, after a call of a subagent, and goes on."""
+    log.user("go")
+    log.answer("m1", call("c1", "Task", prompt="look it up"), usage=(10, 0, 120_000, 20), model=OPUS_4_7)
+    log.result("c1", toolUseResult={"agentId": "a1"})
+    log.answer("m2", "Done.", usage=(10, 0, 166_700, 20), model=OPUS_4_7)
+    log.compact(preTokens=167_100)
+    log.user("on")
+    log.answer("m3", "Done.", usage=(10, 0, 30_000, 20), model=OPUS_4_7)
+
+
+def save_agent(tmp_path: Path, *models: str) -> None:
+    agent = Log(agent="a1")
+    agent.user("look it up")
+    for n, model in enumerate(models):
+        agent.answer(f"a{n}", "Found.", usage=(10, 0, 60_000, 20), model=model)
+        agent.user("more")
+    agent.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
+
+
+def test_branches_and_subagents_ran_in_the_window_that_the_main_paths_compactions_show(tmp_path: Path) -> None:
+    log = Log()
+    first = log.user("begin")
+    log.answer("m0", "Left.", usage=(10, 0, 70_000, 20), model=OPUS_4_7)
+    log.last = first
+    add_compacted_path(log)
+    save_agent(tmp_path, OPUS_4_7, "claude-opus-4-8", OPUS_4_7)
+    session = load_log(tmp_path, log)
+    (branch,), (agent,) = session.branches, session.subagents
+    assert kinds(session) == [("compacted", 200_000, 0)]
+    assert kinds(branch) == [("compacted", 200_000, 0)]
+    assert turnscope.overview(branch).evidence[0].because == (
+        "on the session's main path, the tool compacted by itself once, at 167,100 tokens or more"
+    )
+    assert windows(agent) == [200_000, 1_000_000, 200_000]  # of the other model the main path shows nothing
+
+
+def test_a_subagents_own_prompts_prove_more_than_the_main_path(tmp_path: Path) -> None:
+    log = Log()
+    add_compacted_path(log)
+    agent = Log(agent="a1")
+    agent.user("look it up")
+    agent.answer("a1", "Found.", usage=(10, 0, 320_000, 20), model=OPUS_4_7)
+    agent.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
+    assert kinds(load_log(tmp_path, log).subagents[0]) == [("prompt", 1_000_000, 0)]
+
+
+def test_a_choice_with_1m_holds_for_the_family_that_it_names_also_in_subagents(tmp_path: Path) -> None:
+    log, sonnet = Log(), "claude-sonnet-4-6"
+    log.user(SWITCHED)
+    log.user("go")
+    log.answer("m1", call("c1", "Task", prompt="look it up"), usage=(10, 0, 90_000, 20), model=OPUS_4_6)
+    log.result("c1", toolUseResult={"agentId": "a1"})
+    log.answer("m2", "Done.", usage=(10, 0, 90_000, 20), model=sonnet)
+    log.answer("m3", "Done.", usage=(10, 0, 90_000, 20), model=SONNET_4_5)
+    log.user("<local-command-stdout>Set model to sonnet (claude-sonnet-4-6)</local-command-stdout>")
+    log.answer("m4", "Done.", usage=(10, 0, 90_000, 20), model=OPUS_4_6)
+    save_agent(tmp_path, OPUS_4_6, sonnet)
+    session = load_log(tmp_path, log)
+    assert windows(session) == [1_000_000, 200_000, 200_000, 1_000_000]
+    assert windows(session.subagents[0]) == [1_000_000, 200_000]
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        ("opusplan[1m]", [1_000_000, 1_000_000]),
+        ("Default (Opus 4.6 with 1M context)", [1_000_000, 200_000]),
+        ("some-alias[1m]", [1_000_000, 1_000_000]),
+    ],
+)
+def test_a_choice_of_no_family_or_of_two_holds_for_each(choice: str, found: list[int], tmp_path: Path) -> None:
+    log = Log()
+    log.user(f"<local-command-stdout>Set model to {choice}</local-command-stdout>")
+    for n, model in enumerate((OPUS_4_6, "claude-sonnet-4-6")):
+        log.user("go")
+        log.answer(f"m{n}", "Done.", usage=(10, 0, 90_000, 20), model=model)
+    assert windows(load_log(tmp_path, log)) == found
+
+
+def test_subagents_take_the_beta_that_the_main_path_asked_for_at_the_time() -> None:
+    beta = ["context-1m-2025-08-07"]
+    main = talk([90_000, 90_000], OPUS_4_6, at=BETA_DAY, settings={"betas": beta})
+    later = structs.replace(main.requests[1], settings={"betas": ["another"]})
+    main = structs.replace(main, requests=(main.requests[0], later))
+    agent = talk([20_000, 20_000], OPUS_4_6, at=BETA_DAY + 30)
+    (agent,) = hand_windows_down(structs.replace(main, subagents=(agent,))).subagents
+    assert kinds(agent) == [("beta", 1_000_000, 0), ("beta", 200_000, 1)]
+    assert "asked no more for the beta context-1m-2025-08-07" in turnscope.overview(agent).evidence[1].because

@@ -20,7 +20,7 @@ from conftest import SHARED, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
-from turnscope.reading.contents import read_source
+from turnscope.reading.contents import read_entry, read_source
 from turnscope.reading.source import Source
 from turnscope.session.model import Session
 
@@ -28,7 +28,7 @@ NO_VALUES: list[Any] = [None, True, -1, 10**30, float("nan"), "\ud800", [None], 
 DEEP = 100_000
 
 
-def looked_at(data: bytes, name: str = "s1.jsonl") -> Session | None:
+def open_data(data: bytes, name: str = "s1.jsonl") -> Session | None:
     """What a person would open: the session with everything on its page; None where it is refused as it should be."""
     source = Source(Path("/nowhere") / name, data)
     try:
@@ -59,11 +59,11 @@ def everyone(session: Session) -> Iterator[Session]:
         yield from everyone(other)
 
 
-def everything() -> Log:
+def make_full_log() -> Log:
     """A made-up session with everything that a file may hold."""
     log = Log()
-    log.bare(type="summary", summary="A title", leafUuid="u3")
-    log.bare(type="ai-title", aiTitle="Another", sessionId="s1")
+    log.add_bare(type="summary", summary="A title", leafUuid="u3")
+    log.add_bare(type="ai-title", aiTitle="Another", sessionId="s1")
     log.user("hello")
     log.line("attachment", attachment={"type": "skill_listing", "content": ["- review"]})
     log.line("system", subtype="api_error", retryAttempt=1)
@@ -96,7 +96,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(inner, (*path, key))
 
 
-def put(lines: list[Any], path: tuple[Any, ...], value: Any) -> bytes:
+def replace_value(lines: list[Any], path: tuple[Any, ...], value: Any) -> bytes:
     """The lines as a file, with another value at the end of `path`."""
     changed = [*lines]
     changed[path[0]] = copy.deepcopy(lines[path[0]])
@@ -104,10 +104,10 @@ def put(lines: list[Any], path: tuple[Any, ...], value: Any) -> bytes:
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = value
-    return written(changed)
+    return format_lines(changed)
 
 
-def written(lines: list[Any]) -> bytes:
+def format_lines(lines: list[Any]) -> bytes:
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
@@ -129,8 +129,8 @@ def test_an_empty_file_is_refused(data: bytes, tmp_path: Path) -> None:
         pytest.param(random.Random(1).randbytes(100_000), id="noise"),
         pytest.param(b"\x00" * 10_000, id="zeros"),
         pytest.param(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", id="an image"),
-        pytest.param(gzip.compress(everything().text().encode()), id="a compressed session"),
-        pytest.param(everything().text().encode("utf-16"), id="UTF-16"),
+        pytest.param(gzip.compress(make_full_log().text().encode()), id="a compressed session"),
+        pytest.param(make_full_log().text().encode("utf-16"), id="UTF-16"),
         pytest.param(b"just some text\nwithout any JSON\n", id="prose"),
         pytest.param(b"a,b\n1,2\n", id="a table"),
         pytest.param(b"<html><body>no</body></html>", id="a page"),
@@ -151,6 +151,15 @@ def test_what_is_no_session_is_refused_with_a_hint(data: bytes) -> None:
     assert caught.value.hint
 
 
+def test_a_document_that_breaks_off_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text('[\n  {"title": "x",\n   "mapping": {"a": {"id')
+    with pytest.raises(UnknownFormat, match=r"damaged JSON: Unterminated string .* at line 3, column 22") as caught:
+        turnscope.load(path)
+    assert caught.value.hint.startswith("40 of 43 characters could be read.")
+    assert caught.value.tried == ()
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match="is a folder") as caught:
         turnscope.load(tmp_path)
@@ -165,7 +174,7 @@ def test_a_path_to_nothing_is_refused(path: str, tmp_path: Path) -> None:
 
 
 def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = everything().save(tmp_path / "s1.jsonl")
+    file = make_full_log().save(tmp_path / "s1.jsonl")
     file.chmod(0)
     if os.access(file, os.R_OK):  # an administrator may read everything
 
@@ -186,7 +195,7 @@ def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
 
 def test_a_session_in_which_nothing_was_said_is_refused() -> None:
     log = Log()
-    log.bare(type="file-history-snapshot", messageId="x", snapshot={})
+    log.add_bare(type="file-history-snapshot", messageId="x", snapshot={})
     log.line("system", subtype="stop_hook_summary")
     with pytest.raises(BrokenFile, match="holds no message"):
         read_source(Source(Path("/nowhere/s1.jsonl"), log.text().encode()))
@@ -195,43 +204,43 @@ def test_a_session_in_which_nothing_was_said_is_refused() -> None:
 # What is broken in part -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", range(len(everything().lines)))
+@pytest.mark.parametrize("line", range(len(make_full_log().lines)))
 def test_any_field_may_hold_another_json_type(line: int) -> None:
-    lines: list[Any] = everything().lines
+    lines: list[Any] = make_full_log().lines
     for value in NO_VALUES:
-        looked_at(put(lines, (line,), value))
+        open_data(replace_value(lines, (line,), value))
     for n, path in enumerate(places(lines[line], (line,))):
         for value in NO_VALUES[n % 2 :: 2]:  # half of them at one place, the others at the next
-            looked_at(put(lines, path, value))
+            open_data(replace_value(lines, path, value))
 
 
 def test_every_field_may_be_missing() -> None:
-    lines: list[Any] = everything().lines
+    lines: list[Any] = make_full_log().lines
     for path in places(lines):
         changed = copy.deepcopy(lines)
         holder: Any = changed
         for key in path[:-1]:
             holder = holder[key]
         del holder[path[-1]]
-        looked_at(written(changed))
+        open_data(format_lines(changed))
 
 
 def test_a_file_may_end_anywhere() -> None:
-    data = everything().text().encode()
+    data = make_full_log().text().encode()
     for stop in range(1, len(data), 17):
-        looked_at(data[:stop])
+        open_data(data[:stop])
 
 
 def test_a_file_may_begin_anywhere() -> None:
-    data = everything().text().encode()
+    data = make_full_log().text().encode()
     for start in range(1, len(data), 17):
-        looked_at(data[start:])
+        open_data(data[start:])
 
 
 def test_lines_that_cannot_be_read_are_named() -> None:
-    lines = everything().text().splitlines(keepends=True)
+    lines = make_full_log().text().splitlines(keepends=True)
     wrong = ["{broken\n", "[1, 2]\n", "null\n", '{"type": "user", "message": {"content": "x"}}\n', "\x00\x01\n"]
-    session = looked_at("".join([*lines[:4], *wrong, *lines[4:]]).encode())
+    session = open_data("".join([*lines[:4], *wrong, *lines[4:]]).encode())
     assert session is not None
     assert [(n.severity, n.line) for n in session.notes if n.severity != "info"] == [
         ("error", 5),
@@ -246,26 +255,26 @@ def test_lines_that_cannot_be_read_are_named() -> None:
 @pytest.mark.parametrize("wrong", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc3", b"\\ud800", b"\\u0000", b"\\ud83d"])
 def test_wrong_characters_do_no_harm(wrong: bytes) -> None:
     """Bytes that are no UTF-8, lone surrogates and NUL, in text and in names."""
-    data = everything().text().encode()
+    data = make_full_log().text().encode()
     for place in (b"hello", b"found", b"skill_listing", b"m1", b"claude-sonnet", b"/work", b"A title"):
-        session = looked_at(data.replace(place, place + wrong))
+        session = open_data(data.replace(place, place + wrong))
         assert session is not None
         assert len(session.requests) == 3
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "9" * 30, "9" * 5000, "-5", "1e15", "0.5"])
 def test_numbers_beyond_any_sense_count_as_none(number: str) -> None:
-    text = everything().text()
+    text = make_full_log().text()
     for key in ("input_tokens", "output_tokens", "cache_read_input_tokens", "preTokens"):
         changed = "".join(
             json.dumps({**json.loads(line)}).replace(f'"{key}": 5', f'"{key}": {number}5')
             for line in text.splitlines(keepends=True)
         )
-        looked_at(changed.encode())
-    lines: list[Any] = everything().lines
+        open_data(changed.encode())
+    lines: list[Any] = make_full_log().lines
     line = next(i for i, line in enumerate(lines) if line.get("message", {}).get("id") == "m2")
-    data = put(lines, (line, "message", "usage", "input_tokens"), "NUMBER").replace(b'"NUMBER"', number.encode())
-    session = looked_at(data)
+    data = replace_value(lines, (line, "message", "usage", "input_tokens"), "NUMBER").replace(b'"NUMBER"', number.encode())
+    session = open_data(data)
     assert session is not None
 
 
@@ -278,7 +287,7 @@ def test_nesting_of_fifty_is_read() -> None:
     log.answer("m1", call("t1"), usage=(5, 5, 5, 5))
     log.result("t1", [inner])
     log.answer("m2", "Yes.", usage=(5, 5, 5, 5))
-    session = looked_at(log.text().encode())
+    session = open_data(log.text().encode())
     assert session is not None
     assert session.blocks[2].text == "deep down"
 
@@ -289,25 +298,25 @@ def test_nesting_without_end_is_noted_or_read(depth: int, pair: str) -> None:
     """Wherever it stands: in a text, a tool's input, a result, a note of the tool, or around everything."""
     opening, closing = (pair[0], pair[1]) if pair == "[]" else ('{"content":', "}")
     deep = opening * depth + "0" + closing * depth
-    text = everything().text()
+    text = make_full_log().text()
     for place in ('"hello"', '{"prompt": "look"}', '[{"type": "text", "text": "found"}]', '["t1"]', '"m2"', '"A title"'):
         assert place in text
-        session = looked_at(text.replace(place, deep).encode())
+        session = open_data(text.replace(place, deep).encode())
         assert session is not None
-    looked_at(deep.encode())
-    looked_at(deep[: len(deep) // 2].encode())
-    looked_at((deep + "\n" + text).encode())
+    open_data(deep.encode())
+    open_data(deep[: len(deep) // 2].encode())
+    open_data((deep + "\n" + text).encode())
 
 
 def test_unknown_types_are_kept() -> None:
-    log = everything()
+    log = make_full_log()
     for line in log.lines:
         line["type"] = "new-" + line["type"]
-    assert looked_at(log.text().encode()) is None
-    log = everything()
+    assert open_data(log.text().encode()) is None
+    log = make_full_log()
     log.user([{"type": "hologram", "data": 1}, {"no": "type"}, {"type": 5}, 7, None])
     log.answer("m9", {"type": "dance", "steps": [1]}, usage=(1, 1, 1, 1))
-    session = looked_at(log.text().encode())
+    session = open_data(log.text().encode())
     assert session is not None
     assert [b.kind for b in session.blocks[-6:]] == ["hologram", "unknown", "unknown", "empty", "empty", "dance"]
 
@@ -335,7 +344,7 @@ def test_one_line_of_many_megabytes_is_read(megabytes: int, tmp_path: Path) -> N
 
 def seeds() -> list[list[bytes]]:
     """Lines to mutate: of made-up sessions, and of real ones where they lie beside the project."""
-    files = [everything().text().encode().splitlines(keepends=True)]
+    files = [make_full_log().text().encode().splitlines(keepends=True)]
     for file in sorted((SHARED / "data" / "open" / "claude-code").rglob("*.jsonl")):
         lines = [line for line in file.read_bytes().splitlines(keepends=True) if len(line) < 20_000]
         kinds = {line[line.find(b'"type"') :][:40]: line for line in lines}
@@ -356,7 +365,7 @@ junk = st.recursive(
 )
 
 
-def mutated(data: st.DataObject, lines: list[bytes]) -> bytes:
+def mutate_lines(data: st.DataObject, lines: list[bytes]) -> bytes:
     """Delete, repeat, move, cut or glue lines; delete, replace, retype or copy what they hold."""
     lines = [*lines]
     for _ in range(data.draw(st.integers(1, 6), label="changes")):
@@ -420,17 +429,31 @@ def field_changed(data: st.DataObject, line: bytes) -> bytes:
 @given(st.data())
 @settings(max_examples=examples(300))
 def test_no_change_of_a_session_raises_anything_but_our_own_errors(data: st.DataObject) -> None:
-    looked_at(mutated(data, data.draw(st.sampled_from(SEEDS), label="seed")))
+    open_data(mutate_lines(data, data.draw(st.sampled_from(SEEDS), label="seed")))
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass")))
 def test_any_bytes_are_refused_or_read(data: bytes) -> None:
     if data.strip():
-        looked_at(data)
+        open_data(data)
 
 
 @given(junk)
 def test_any_json_is_refused_or_read(value: Any) -> None:
-    looked_at(json.dumps(value).encode())
-    looked_at(json.dumps(value, indent=1).encode())
-    looked_at(written([value, {"type": "user", "parentUuid": None, "sessionId": "s", "uuid": "u", "message": value}]))
+    open_data(json.dumps(value).encode())
+    open_data(json.dumps(value, indent=1).encode())
+    open_data(format_lines([value, {"type": "user", "parentUuid": None, "sessionId": "s", "uuid": "u", "message": value}]))
+
+
+def test_a_log_that_is_shown_in_part_says_how_much_is_not() -> None:
+    """Records that are not shown are counted in bytes; over 5 % of the file, a warning says their share."""
+    line = {"type": "message", "id": "a", "message": {"role": "user", "content": "go" * 500}}
+    rows = [{"type": "session_start", "id": "s"}, line, {"type": "odd", "held": "x" * 400}]
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    session = read_entry(Source(Path("/nowhere/droid.jsonl"), data)).session
+    skipped, warning = session.notes
+    assert (skipped.skipped, skipped.what) == (424, "1 record of kind 'odd' (424 bytes) was skipped")
+    share = 424 / len(data)
+    assert (warning.severity, warning.what.split(" of")[0]) == ("warning", f"{share:.0%}")
+    few = data.replace(b"x" * 400, b"x" * 10)
+    assert [note.severity for note in read_entry(Source(Path("/nowhere/droid.jsonl"), few)).session.notes] == ["info"]

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import turnscope
 from claude_log import Log, call
-from turnscope.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
+from turnscope.errors import ArchiveTooLarge, ImporterError, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.importers import Importer, claude_code, task_folder
 from turnscope.library import Store, indexing
 from turnscope.reading import claims, containers
-from turnscope.reading.containers import open_source
+from turnscope.reading.containers import open_source, zstd  # type: ignore[attr-defined]
 from turnscope.reading.followers import follow
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path
-from turnscope.reading.source import Source
+from turnscope.reading.source import Entry, Source
+from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
 
@@ -159,7 +160,7 @@ def test_a_folder_is_listed_only_as_far_as_it_is_asked(tmp_path: Path, monkeypat
     looked: list[str] = []
     really = claude_code.IMPORTER.sniff
     counted = [
-        Importer(i.name, i.title, lambda s: looked.append(s.path.name) or really(s), i.read) if i is claude_code.IMPORTER else i
+        Importer(i.name, i.title, lambda s: looked.append(s.path.name) or really(s), i.read) if i.name == "claude-code" else i
         for i in find_importers()
     ]
     monkeypatch.setattr(claims, "find_importers", lambda: counted)
@@ -168,10 +169,24 @@ def test_a_folder_is_listed_only_as_far_as_it_is_asked(tmp_path: Path, monkeypat
     assert len(set(looked) - {tmp_path.name}) == 5
 
 
+def test_a_file_that_its_importer_fails_on_does_not_stop_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(source: Source, _entry: Entry) -> Thread:
+        raise IndexError("nothing there")
+
+    claude("s1", "hello").save(tmp_path / "s1.jsonl")
+    (tmp_path / "bad.json").write_text('{"odd": 1}')
+    importer = Importer("odd", "Odd", lambda s: 99 * s.head.startswith(b'{"odd"'), breaks)
+    known = find_importers()
+    monkeypatch.setattr(claims, "find_importers", lambda: (*known, importer))
+    assert [session.id for session in turnscope.load_all(tmp_path)] == ["s1"]
+    with pytest.raises(ImporterError, match="the importer 'odd' of Turnscope failed: IndexError: nothing there"):
+        turnscope.load(tmp_path / "bad.json")
+
+
 # Archives ---------------------------------------------------------------------------------------------------------------
 
 
-def zipped(path: Path, files: dict[str, bytes]) -> Path:
+def write_zip(path: Path, files: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
@@ -188,7 +203,7 @@ def test_an_archive_is_read_in_place(log: Path, tmp_path: Path) -> None:
     folder = task(tmp_path / "t")
     files = {f"t/{file.name}": file.read_bytes() for file in folder.iterdir()}
     files |= {"x/s1.jsonl": parent.text().encode(), "x/s1/subagents/agent-a1.jsonl": side.text().encode()}
-    path = zipped(tmp_path / "all.zip", {**files, "three.jsonl": log.read_bytes(), "readme.txt": b"hello"})
+    path = write_zip(tmp_path / "all.zip", {**files, "three.jsonl": log.read_bytes(), "readme.txt": b"hello"})
     ids = [entry.id for entry in turnscope.entries(path)]
     assert ids == ["three.jsonl#1", "three.jsonl#2", "three.jsonl#3", "t/api_conversation_history.json", "x/s1.jsonl"]
     assert turnscope.load(path, ids[1]) == turnscope.load(log, "2")
@@ -214,12 +229,13 @@ def test_a_file_says_the_same_however_its_bytes_were_written(code: str, tmp_path
     assert len(follow(other).thread().session.requests) == 2
 
 
-def test_what_is_compressed_otherwise_says_how_to_unpack_it(tmp_path: Path) -> None:
+def test_a_file_packed_with_zstd_is_read(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "rollout.jsonl.zst"
+    path.write_bytes(zstd.compress(log.read_bytes()))
+    assert turnscope.load(path).blocks == turnscope.load(log).blocks
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(90))
-    with pytest.raises(UnreadableFile, match="zstd") as caught:
+    with pytest.raises(UnreadableFile, match="cannot be read"):
         turnscope.load(path)
-    assert "unzstd" in caught.value.hint
 
 
 def lines_of() -> list[Any]:
@@ -229,20 +245,20 @@ def lines_of() -> list[Any]:
     return log.lines
 
 
-def kept_twice() -> list[Any]:
+def write_twice() -> list[Any]:
     """Two sessions of a format of single files."""
     said = [{"type": "human", "data": {"content": "go"}}, {"type": "ai", "data": {"content": "Done."}}]
     return [{"messages": said}, {"messages": [*said, *said]}]
 
 
-WHOLE = json.dumps(kept_twice()[0])
+WHOLE = json.dumps(write_twice()[0])
 OTHER = {
     "lines as a list": json.dumps(lines_of()),
     "the same, indented": json.dumps(lines_of(), indent=1),
     "lines that are indented": "\n".join(json.dumps(line, indent=1) for line in lines_of()),
     "lines with commas between": ",\n".join(json.dumps(line, indent=1) for line in lines_of()),
     "one session in a list": f"[{WHOLE}]",
-    "a message on each line": "\n".join(map(json.dumps, kept_twice()[0]["messages"])),
+    "a message on each line": "\n".join(map(json.dumps, write_twice()[0]["messages"])),
 }
 
 
@@ -260,7 +276,7 @@ def test_a_session_opens_also_where_its_file_was_put_into_another_form(form: str
 @pytest.mark.parametrize("ends", [", ", "\n"], ids=["list", "lines"])
 def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    told = ends.join([*map(json.dumps, kept_twice()), '{"nobody": "knows this"}', WHOLE])
+    told = ends.join([*map(json.dumps, write_twice()), '{"nobody": "knows this"}', WHOLE])
     path.write_text(f"[{told}]" if ends == ", " else told)
     assert [entry.id for entry in turnscope.entries(path)] == ["0", "1", "3"]
     assert [len(turnscope.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
@@ -272,11 +288,14 @@ def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> 
 
 def test_a_list_of_what_nobody_knows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    for text in ('[{"a": 1}, {"b": 2}]', '{"a": 1}\n{"b": 2}\n', '{"a":\n1}\n{"b":\n', "[[], 1]", '{"a": 1}{"b": 2}'):
+    for text in ('[{"a": 1}, {"b": 2}]', '{"a": 1}\n{"b": 2}\n', "[[], 1]", '{"a": 1}{"b": 2}'):
         path.write_text(text)
         with pytest.raises(UnknownFormat) as caught:
             list(turnscope.entries(path))
         assert len(caught.value.tried) == len(find_importers())
+    path.write_text('{"a":\n1}\n{"b":\n')
+    with pytest.raises(UnknownFormat, match="damaged JSON"):
+        list(turnscope.entries(path))
 
 
 def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
@@ -295,7 +314,7 @@ def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
 
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "FREE_BYTES", 1_000_000)
-    path = zipped(tmp_path / "bomb.zip", {"s.jsonl": b"0" * 5_000_000})
+    path = write_zip(tmp_path / "bomb.zip", {"s.jsonl": b"0" * 5_000_000})
     with pytest.raises(ArchiveTooLarge, match=r"bomb\.zip would unpack to far more") as caught:
         turnscope.load(path)
     assert caught.value.hint
@@ -308,7 +327,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkey
 
 def test_an_archive_that_lies_about_a_size_is_refused(tmp_path: Path) -> None:
     """What the directory says of a member is no promise: it is not unpacked beyond that."""
-    path = zipped(tmp_path / "lies.zip", {"s.jsonl": claude("s1", "hello " * 50_000).text().encode()})
+    path = write_zip(tmp_path / "lies.zip", {"s.jsonl": claude("s1", "hello " * 50_000).text().encode()})
     data = bytearray(path.read_bytes())
     at = data.rindex(b"PK\x01\x02")
     data[at + 24 : at + 28] = (10).to_bytes(4, "little")
@@ -320,7 +339,7 @@ def test_an_archive_that_lies_about_a_size_is_refused(tmp_path: Path) -> None:
 
 def test_an_archive_of_something_else_is_in_no_known_format(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match=r"pictures\.zip is in no format"):
-        turnscope.load(zipped(tmp_path / "pictures.zip", {"a.png": b"x", "b.json": b"{}"}))
+        turnscope.load(write_zip(tmp_path / "pictures.zip", {"a.png": b"x", "b.json": b"{}"}))
 
 
 # Databases --------------------------------------------------------------------------------------------------------------
@@ -418,7 +437,9 @@ def test_tasks_are_found_in_the_editors_storage_on_every_system(system: Any, con
     here = Machine(system, tmp_path, tmp_path / config, tmp_path / "data", {})
     storage = tmp_path / config / "Code" / "User" / "globalStorage"
     folder = task(storage / "rooveterinaryinc.roo-cline" / "tasks" / "t1")
-    assert [(importer, [*place.paths()]) for importer, place in find_places(here)] == [(task_folder.IMPORTER, [folder])]
+    assert [(importer.name, [*place.paths()]) for importer, place in find_places(here)] == [
+        (task_folder.IMPORTER.name, [folder])
+    ]
 
 
 def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path) -> None:

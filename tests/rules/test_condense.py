@@ -38,7 +38,7 @@ def chat(pairs: int, size: int = 400) -> tuple[Session, Ledger]:
     return session, build_ledger(session, CHARS, per_message=0)
 
 
-def planned(session: Session, ledger: Ledger, policy: Policy, answers: Any = None) -> list[Plan]:
+def make_plans(session: Session, ledger: Ledger, policy: Policy, answers: Any = None) -> list[Plan]:
     plans: list[Plan] = []
     for request in session.requests:
         plans.append(plan_step(plans[-1] if plans else None, session, request, policy, Basis.of(session, ledger), answers))
@@ -49,51 +49,51 @@ def asks(plans: list[Plan]) -> list[Ask]:
     return [ask for plan in plans for ask, _ in plan.asks]
 
 
-def condensed(plans: list[Plan]) -> Any:
+def list_condensed(plans: list[Plan]) -> Any:
     return [d.edit for plan in plans for d in plan.decisions if d.action == "condense"]
 
 
 def test_the_ask_holds_the_transcript_that_the_summary_replaces() -> None:
     session, ledger = chat(5)
-    plans = planned(session, ledger, parse("t", RULE))
+    plans = make_plans(session, ledger, parse("t", RULE))
     first = asks(plans)[0]
     assert first.kind == "summary"
     assert first.prompt == load_prompt("summarise")
     assert first.max_tokens == 60
     lines = first.content.splitlines()
     assert [line[:20] for line in lines[:2]] == ["user: question 0? xx", "assistant: answer 0."]
-    span = condensed(plans)[0].span
+    span = list_condensed(plans)[0].span
     assert lines[-1].endswith(session.blocks[span.stop - 1].text[-30:])
 
 
-def test_without_a_model_the_summary_says_that_it_is_a_stand_in() -> None:
+def test_without_a_model_the_summary_says_that_it_was_made_offline() -> None:
     session, ledger = chat(5)
-    plans = planned(session, ledger, parse("t", RULE))
-    edit = condensed(plans)[0]
-    assert edit.facts["stand_in"] is True
+    plans = make_plans(session, ledger, parse("t", RULE))
+    edit = list_condensed(plans)[0]
+    assert edit.facts["offline"] is True
     assert edit.facts["source"] == "offline"
     assert "usage" not in edit.facts
-    assert edit.body[0].text.startswith("[Stand-in summary")
+    assert edit.body[0].text.startswith("[Offline summary")
     assert "placeholder" in edit.because
 
 
 def test_a_models_answer_stands_as_it_is_and_its_usage_is_recorded() -> None:
     session, ledger = chat(5)
     usage = Usage(input_tokens=900, output_tokens=30)
-    plans = planned(
+    plans = make_plans(
         session, ledger, parse("t", RULE), lambda _: Answer("They spoke of x.", model="m", usage=usage, source="model")
     )
-    edit = condensed(plans)[0]
+    edit = list_condensed(plans)[0]
     assert edit.body[0].text.startswith("[Summary")
     assert edit.body[0].text.endswith("They spoke of x.")
-    assert edit.facts["stand_in"] is False
+    assert edit.facts["offline"] is False
     assert (edit.facts["model"], edit.facts["prompt_tokens"], edit.facts["output_tokens"]) == ("m", 900, 30)
 
 
 def test_a_failed_ask_drops_nothing_and_is_a_look() -> None:
     session, ledger = chat(5)
-    plans = planned(session, ledger, parse("t", RULE), lambda _: Answer(failed="the model was overloaded"))
-    assert not condensed(plans)
+    plans = make_plans(session, ledger, parse("t", RULE), lambda _: Answer(failed="the model was overloaded"))
+    assert not list_condensed(plans)
     looks = [d for plan in plans for d in plan.decisions]
     assert looks
     assert all(d.splice is None and "overloaded" in d.edit.because for d in looks)
@@ -102,8 +102,8 @@ def test_a_failed_ask_drops_nothing_and_is_a_look() -> None:
 
 def test_the_next_ask_reads_the_old_summary_and_what_is_new_alone() -> None:
     session, ledger = chat(12)
-    plans = planned(session, ledger, parse("t", RULE), lambda _: Answer("OLD SUMMARY.", source="model"))
-    assert len(condensed(plans)) > 2
+    plans = make_plans(session, ledger, parse("t", RULE), lambda _: Answer("OLD SUMMARY.", source="model"))
+    assert len(list_condensed(plans)) > 2
     second = asks(plans)[1].content
     assert second.startswith("summary: OLD SUMMARY.\n")
     assert "question 0?" not in second
@@ -113,7 +113,9 @@ def test_the_next_ask_reads_the_old_summary_and_what_is_new_alone() -> None:
 
 def test_without_recursion_all_older_messages_are_read_again() -> None:
     session, ledger = chat(12)
-    plans = planned(session, ledger, parse("t", RULE + "recursive = false"), lambda _: Answer("OLD SUMMARY.", source="model"))
+    plans = make_plans(
+        session, ledger, parse("t", RULE + "recursive = false"), lambda _: Answer("OLD SUMMARY.", source="model")
+    )
     assert all(ask.content.startswith("user: question 0?") for ask in asks(plans))
     assert not any("OLD SUMMARY" in ask.content for ask in asks(plans))
 
@@ -121,13 +123,13 @@ def test_without_recursion_all_older_messages_are_read_again() -> None:
 def test_the_key_changes_with_content_prompt_and_model_and_with_nothing_else() -> None:
     session, ledger = chat(5)
     other, others = chat(5, 420)
-    plain = asks(planned(session, ledger, parse("t", RULE)))[0].key
-    assert asks(planned(session, ledger, parse("t", RULE)))[0].key == plain
-    assert asks(planned(structs.replace(session, id="renamed"), ledger, parse("t", RULE)))[0].key == plain
+    plain = asks(make_plans(session, ledger, parse("t", RULE)))[0].key
+    assert asks(make_plans(session, ledger, parse("t", RULE)))[0].key == plain
+    assert asks(make_plans(structs.replace(session, id="renamed"), ledger, parse("t", RULE)))[0].key == plain
     changed = {
-        asks(planned(session, ledger, parse("t", RULE + more)))[0].key for more in ('prompt = "hand-over"', 'model = "m"')
+        asks(make_plans(session, ledger, parse("t", RULE + more)))[0].key for more in ('prompt = "hand-over"', 'model = "m"')
     }
-    changed.add(asks(planned(other, others, parse("t", RULE)))[0].key)
+    changed.add(asks(make_plans(other, others, parse("t", RULE)))[0].key)
     assert plain not in changed
     assert len(changed) == 3
 
@@ -135,7 +137,7 @@ def test_the_key_changes_with_content_prompt_and_model_and_with_nothing_else() -
 def test_recorded_answers_replay_without_a_model() -> None:
     session, ledger = chat(12)
     policy = parse("t", RULE)
-    live = planned(session, ledger, policy, lambda ask: Answer(f"Summary of {len(ask.content)}.", source="model"))
+    live = make_plans(session, ledger, policy, lambda ask: Answer(f"Summary of {len(ask.content)}.", source="model"))
     known = {ask.key: structs.replace(answer, source="recorded") for plan in live for ask, answer in plan.asks}
     again = [*replay(structs.replace(session, recorded=RecordedFacts(known)), policy, ledger)]
     assert [plan.after.counts for plan in again] == [plan.after.counts for plan in live]
@@ -145,7 +147,7 @@ def test_recorded_answers_replay_without_a_model() -> None:
 @pytest.mark.parametrize(("shape", "roles"), [("user", ["user", "assistant"]), ("pair", ["user", "assistant"])])
 def test_a_rendered_summary_alternates_with_what_follows(shape: str, roles: list[str]) -> None:
     session, ledger = chat(6)
-    last = planned(session, ledger, parse("t", RULE + f'shape = "{shape}"'))[-1]
+    last = make_plans(session, ledger, parse("t", RULE + f'shape = "{shape}"'))[-1]
     sent = render(last.after, session)["messages"]
     assert [message["role"] for message in sent[:2]] == roles
     assert all(a["role"] != b["role"] for a, b in pairwise(sent))
@@ -153,9 +155,9 @@ def test_a_rendered_summary_alternates_with_what_follows(shape: str, roles: list
 
 def test_a_summary_in_the_system_prompt_stands_behind_the_system_prompt() -> None:
     session, ledger = chat(6)
-    last = planned(session, ledger, parse("t", RULE + 'shape = "system"'))[-1]
+    last = make_plans(session, ledger, parse("t", RULE + 'shape = "system"'))[-1]
     body = render(last.after, session)
-    assert "Stand-in summary" in body["system"]
+    assert "Offline summary" in body["system"]
     assert body["messages"][0]["role"] == "user"
 
 
@@ -169,7 +171,7 @@ def test_long_tool_results_are_read_by_their_head_and_tail() -> None:
     builder.add_message("user", "and now?")
     builder.set_request(builder.add_message("assistant", "nothing"))
     session = builder.build()
-    plans = planned(session, build_ledger(session, CHARS), parse("t", RULE + "clip = 100"))
+    plans = make_plans(session, build_ledger(session, CHARS), parse("t", RULE + "clip = 100"))
     content = asks(plans)[-1].content
     assert 'assistant: calls Read {"path":"a.py"}' in content
     tool = next(line for line in content.splitlines() if line.startswith("tool: "))
@@ -182,7 +184,7 @@ def test_a_stage_condenses_what_it_left_out_before() -> None:
     session, ledger = chat(14, 240)
     text = RULE.replace('"condense"\ncap = 60', '"stage_by_fill"\ncap = 60\nkeep_turns = 2')
     policy = parse("t", text)
-    plans = planned(session, ledger, policy)
+    plans = make_plans(session, ledger, policy)
     assert any(d.action == "drop" for plan in plans for d in plan.decisions)
     first = asks(plans)[0].content
     assert first.startswith("user: question 0?")

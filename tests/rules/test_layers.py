@@ -14,7 +14,7 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
-from long_session import facts, long_session
+from long_session import facts, make_long_session
 from msgspec import structs
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS, make_estimator
@@ -26,6 +26,7 @@ from turnscope.envelope.rule import Ctx
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
 from turnscope.planning.render import render
+from turnscope.session.builder import Builder
 from turnscope.session.index import Index
 from turnscope.session.model import Part, Session
 
@@ -39,14 +40,14 @@ def within(limit: int, policy: Policy = LAYERED) -> Policy:
 
 
 @cache
-def long() -> tuple[Session, Ledger]:
-    session = long_session(TURNS)
+def make_long() -> tuple[Session, Ledger]:
+    session = make_long_session(TURNS)
     return session, build_ledger(session, make_estimator("claude-3"))
 
 
 @cache
-def planned(limit: int = 12_000) -> list[Plan]:
-    return [*replay(*long()[:1], within(limit), long()[1])]
+def make_plans(limit: int = 12_000) -> list[Plan]:
+    return [*replay(*make_long()[:1], within(limit), make_long()[1])]
 
 
 def slot(plan: Plan, name: str) -> list[str]:
@@ -80,8 +81,8 @@ def caps_hold(plan: Plan, ledger: Ledger, caps: tuple[int, int, int]) -> None:
 
 
 def test_the_size_stays_while_the_session_grows_and_what_is_saved_is_what_was_published() -> None:
-    session, ledger = long()
-    plans = planned()
+    session, ledger = make_long()
+    plans = make_plans()
     assert all(plan.verdict == "send" and plan.after.tokens <= 12_000 for plan in plans)
     sizes = [plan.after.tokens for plan in plans]
     assert max(sizes[-100:]) <= 1.1 * max(sizes[400:500]), "flat from the two hundredth header on"
@@ -92,9 +93,9 @@ def test_the_size_stays_while_the_session_grows_and_what_is_saved_is_what_was_pu
 
 
 def test_caps_hold_at_every_request_of_the_long_session() -> None:
-    for plan in planned():
-        caps_hold(plan, long()[1], (300, 12, 120))
-    last = planned()[-1]
+    for plan in make_plans():
+        caps_hold(plan, make_long()[1], (300, 12, 120))
+    last = make_plans()[-1]
     assert 180 <= len(lines(last)) <= 200
     assert slot(last, HEADERS)[1] == "c1 to c100: 100 older conversations, not listed"
     assert len(slot(last, SUMMARIES)) == 5
@@ -129,7 +130,7 @@ GIVEN = st.fixed_dictionaries(
 def test_whatever_is_asked_for_what_is_retrieved_keeps_to_quota_caps_and_budget(
     first: Any, second: Any, quota: int, limit: int
 ) -> None:
-    session = long_session(14, {9: ("Tell me more.", first), 12: ("And more.", second)}, lines=4)
+    session = make_long_session(14, {9: ("Tell me more.", first), 12: ("And more.", second)}, lines=4)
     own = {"quota": quota, "header_cap": 12, "summary_cap": 40}
     steps = tuple(
         replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in LAYERED.rules
@@ -149,7 +150,7 @@ def test_whatever_is_asked_for_what_is_retrieved_keeps_to_quota_caps_and_budget(
         assert sum(row[1] in ("given", "superseded") for row in rows) <= quota
 
 
-def named(plan: Plan, what: str) -> str:
+def find_name(plan: Plan, what: str) -> str:
     """The id by which a request names what is looked for: in a header, or where it was spoken of before."""
     rows = [line for line in lines(plan) if what in line]
     if rows:
@@ -162,11 +163,13 @@ def test_every_planted_fact_is_found_by_header_or_pointer_and_put_back_in_full()
     """Of the newest two hundred conversations a header names it; of older ones a pointer does where the prompt asks for it."""
     planted = facts(TURNS - 20)
     asking = {TURNS - 1 - k: (f"What is the deploy key of project {what}?", {}) for k, (what, _) in enumerate(planted.values())}
-    session = long_session(TURNS, asking)
+    session = make_long_session(TURNS, asking)
     first = [*replay(session, within(12_000), build_ledger(session, CHARS))]
-    found = {n: named(first[2 * n], asking[n][0].split()[-1].rstrip("?")) for n in asking}
+    found = {n: find_name(first[2 * n], asking[n][0].split()[-1].rstrip("?")) for n in asking}
     assert sum(any(name in line for line in lines(first[2 * n])) for n, name in found.items()) >= 10
-    session = long_session(TURNS, {n: (prompt, {"ids": [found[n]], "format": "full"}) for n, (prompt, _) in asking.items()})
+    session = make_long_session(
+        TURNS, {n: (prompt, {"ids": [found[n]], "format": "full"}) for n, (prompt, _) in asking.items()}
+    )
     plans = [*replay(session, within(12_000), build_ledger(session, CHARS))]
     for k, (what, key) in enumerate(planted.values()):
         n = TURNS - 1 - k
@@ -177,8 +180,8 @@ def test_every_planted_fact_is_found_by_header_or_pointer_and_put_back_in_full()
     assert all(plan.verdict == "send" for plan in plans)
 
 
-def asked(given: Any, limit: int = 12_000, turns: int = 40, at: int = 30) -> tuple[Session, list[Plan]]:
-    session = long_session(turns, {at: ("Tell me more.", given)})
+def ask_session(given: Any, limit: int = 12_000, turns: int = 40, at: int = 30) -> tuple[Session, list[Plan]]:
+    session = make_long_session(turns, {at: ("Tell me more.", given)})
     return session, [*replay(session, within(limit), build_ledger(session, CHARS))]
 
 
@@ -209,13 +212,13 @@ def answers(plan: Plan) -> list[list[str]]:
     ],
 )
 def test_every_request_for_conversations_is_answered(given: Any, expected: list[list[str]]) -> None:
-    _, plans = asked(given)
+    _, plans = ask_session(given)
     told = answers(plans[61])
     assert [row[: len(want)] for row, want in zip(told, expected, strict=False)] == expected
 
 
 def test_a_retrieved_text_stands_while_its_conversation_goes_on_and_leaves_with_it() -> None:
-    session, plans = asked({"ids": ["c3", "c5"], "format": "mixed"})
+    session, plans = ask_session({"ids": ["c3", "c5"], "format": "mixed"})
     stood = [at for at in range(plans[61].request.cut) if session.blocks[at].turn == 2]
     assert [plans[n].after.find_piece(stood[0]).body for n in (60, 61, 62)] == [(), None, ()]
     assert [len(slot(plans[n], RETRIEVED)) for n in (60, 61, 62)] == [0, 1, 0]
@@ -223,10 +226,10 @@ def test_a_retrieved_text_stands_while_its_conversation_goes_on_and_leaves_with_
 
 def test_under_pressure_a_full_text_becomes_a_summary_then_a_header_before_anything_else_is_dropped() -> None:
     given = {"ids": ["c3"], "format": "full"}
-    base = asked({}, turns=31)[1][61].after.tokens
+    base = ask_session({}, turns=31)[1][61].after.tokens
     forms, summaries = [], []
     for more in (1_500, 130, 30, 0):
-        session, plans = asked(given, base + more, turns=31)
+        session, plans = ask_session(given, base + more, turns=31)
         (shown,) = plans[61].get_state("retrieve_conversations").shown
         forms.append(shown)
         summaries.append(len(slot(plans[61], SUMMARIES)))
@@ -237,11 +240,11 @@ def test_under_pressure_a_full_text_becomes_a_summary_then_a_header_before_anyth
 
 
 def test_what_is_likely_asked_for_is_ready_and_the_rate_is_told() -> None:
-    session = long_session(40, {30: ("Look at src/cache.py again.", {"ids": ["c2", "c1"], "format": "header"})})
+    session = make_long_session(40, {30: ("Look at src/cache.py again.", {"ids": ["c2", "c1"], "format": "header"})})
     plans = [*replay(session, within(12_000), build_ledger(session, CHARS))]
     look = next(d for d in plans[61].decisions if "answers" in d.edit.facts)
     assert look.edit.facts["asked"] == 2
-    assert "of 2 asked for so far were ready" in look.edit.because
+    assert "of 2 requested so far were ready" in look.edit.because
     state = plans[61].get_state("retrieve_conversations")
     assert {1, 0} <= set(state.ready)
     assert state == msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
@@ -257,7 +260,7 @@ def ctx_of(session: Session, policy: Policy = LAYERED) -> Ctx:
 
 
 def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old_one_leads_to() -> None:
-    session = long_session(8)
+    session = make_long_session(8)
     at = next(block.at for block in session.blocks if block.turn == 5)
     branch = structs.replace(session, id="branch", parent=session.id, at=at)
     ctx, split = ctx_of(branch), Split()
@@ -268,7 +271,7 @@ def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old
 
 
 def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session_grows() -> None:
-    session = long_session(12, {n: (f"Go on with it: {'render' if n < 6 else 'mailer'}.", {}) for n in range(1, 12)})
+    session = make_long_session(12, {n: (f"Go on with it: {'render' if n < 6 else 'mailer'}.", {}) for n in range(1, 12)})
     ctx = ctx_of(session)
     assert find_borders(ctx, Split()) == ctx.index.turns
     assert len(find_borders(ctx, Split("topic"))) == 2
@@ -281,7 +284,7 @@ def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session
     assert find_borders(silent, Split("idle gap")) == (ctx.index.turns[0], ctx.index.turns[4])
     parts = find_borders(ctx, Split(part_over=200))
     assert set(ctx.index.turns) < set(parts)
-    short = long_session(6, {n: ("Go on with it: render.", {}) for n in range(1, 6)})
+    short = make_long_session(6, {n: ("Go on with it: render.", {}) for n in range(1, 6)})
     part = ctx_of(short)
     assert find_borders(part, Split(part_over=200)) == tuple(at for at in parts if at < len(short.blocks))
 
@@ -305,7 +308,7 @@ def test_a_text_is_cut_at_a_word() -> None:
 
 
 def test_system_blocks_between_conversations_stand_and_the_prompt_of_a_parted_turn_stays() -> None:
-    session = long_session(3, lines=400)
+    session = make_long_session(3, lines=400)
     steps = tuple(
         replace(
             s,
@@ -322,3 +325,29 @@ def test_system_blocks_between_conversations_stand_and_the_prompt_of_a_parted_tu
         prompt = next(b.at for b in session.blocks if b.turn == turn and b.role == "user")
         assert plan.after.find_piece(prompt).body is None
         assert plan.after.find_piece(0).body is None
+
+
+def test_the_composed_message_says_what_its_input_is_and_counts_a_mixed_system_prompt_by_kind() -> None:
+    builder = Builder("chat", "test")
+    builder.add_message("system", "You write code.\n\n<env>Platform: linux</env>\n\nNever delete files.")
+    for prompt in ("Open the pool of the ferry.", "No, that is wrong.", "Which anchors does the harbour sell?"):
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Done."))
+    builder.add_message("user", "Read the file.")
+    builder.set_request(
+        builder.add_message("assistant", [{"type": "tool_use", "id": "c", "name": "read", "input": {}}], fence=True)
+    )
+    failed = {"type": "tool_result", "tool_use_id": "c", "content": "no such file", "is_error": True}
+    builder.add_message("user", [failed])
+    builder.set_request(builder.add_message("assistant", "It is not there."))
+    said = builder.build()
+    told = [
+        d.edit.facts
+        for plan in replay(said, LAYERED, build_ledger(said, CHARS))
+        for d in plan.decisions
+        if "input" in d.edit.facts
+    ]
+    assert [facts["input"]["type"] for facts in told][:3] == ["user_query", "user_feedback", "user_query"]
+    assert told[-1]["input"]["type"] == "tool_response"
+    assert told[-1]["input"]["errors"] == ["no such file"]
+    assert set(told[0]["system"]) == {"other", "environment", "guardrails"}

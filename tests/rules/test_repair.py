@@ -40,8 +40,8 @@ def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
 
 def torn(cuts: list[Cuts], memory: Memory) -> Policy:
     rule = Rule("tear", "Drop blocks wherever they stand.", _tear, Cuts, memory)
-    mend = Step(load_rules()["repair"], load_rules()["repair"].params())
-    return Policy("torn", "", "", "", "", budget=BudgetParams(), rules=(*(Step(rule, cut) for cut in cuts), mend))
+    repair = Step(load_rules()["repair"], load_rules()["repair"].params())
+    return Policy("torn", "", "", "", "", budget=BudgetParams(), rules=(*(Step(rule, cut) for cut in cuts), repair))
 
 
 cuts = st.lists(st.builds(Cuts, st.floats(0, 0.9), st.integers(1, 6)), min_size=1, max_size=3)

@@ -1,6 +1,6 @@
 """The sample sessions are what their README says: sound files, honest numbers, and written by `make.py` alone.
 
-Reads the files as plain JSON, without any importer, so that a fault here is a fault of the samples.
+Reads the files as plain JSON, without any importer, so that a fault here is a fault of the samples; but for their cost.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
+from turnscope.views.replay_cost import price_record
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_sessions"
 FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.jsonl"))
@@ -114,6 +116,14 @@ def test_a_compaction_makes_the_prompt_smaller(name: str) -> None:
     assert met == (2 if name.startswith("tool-results") else 1)
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if "subagents" not in name])
+def test_the_simulated_cost_of_a_sample_is_within_two_percent_of_its_bill(name: str) -> None:
+    record = turnscope.replay(turnscope.load(SAMPLES / name))
+    cost = price_record(record)
+    assert cost.billed == turnscope.overview(record.session).path_total
+    assert cost.scale == pytest.approx(1, abs=0.02)
+
+
 def test_tool_results_fill_the_first_sample() -> None:
     sizes: dict[str, int] = {}
     for block in blocks(CODE[0]):
@@ -174,7 +184,7 @@ def test_the_chat_prompts_carry_the_answers_that_were_given() -> None:
 def test_each_body_of_the_thinking_sample_continues_the_one_before() -> None:
     log = lines("thinking-grows.jsonl")
     for one, two in pairwise(log):
-        old, new = bare(one["request"]["messages"]), bare(two["request"]["messages"])
+        old, new = strip_markers(one["request"]["messages"]), strip_markers(two["request"]["messages"])
         answer = {"role": "assistant", "content": one["response"]["content"]}
         assert new[: len(old) + 1] == [*old, answer]
     for line in log:
@@ -183,7 +193,7 @@ def test_each_body_of_the_thinking_sample_continues_the_one_before() -> None:
         assert line["response"]["usage"]["output_tokens"] < line["request"]["max_tokens"]
 
 
-def bare(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def strip_markers(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Copy messages without their cache markers."""
     drop = "cache_control"
     return [m | {"content": [{k: v for k, v in block.items() if k != drop} for block in m["content"]]} for m in messages]

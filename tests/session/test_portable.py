@@ -108,7 +108,7 @@ def first_version(session: Session) -> dict[str, Any]:
     return value
 
 
-def branched(folder: Path) -> Session:
+def make_branched(folder: Path) -> Session:
     """A session with a branch, a branch of that, and one that shares nothing; a call and a subagent in a branch."""
     log = Log()
     log.user("hello")
@@ -129,7 +129,7 @@ def branched(folder: Path) -> Session:
 
 
 def test_branches_of_version_1_share_again_what_they_repeat(tmp_path: Path) -> None:
-    session = branched(tmp_path)
+    session = make_branched(tmp_path)
     assert len(session.branches) == 3
     old = {"format": "turnscope-session", "version": 1, "session": first_version(session)}
     again = portable.loads(parse_json(json.dumps(old).encode()))
@@ -147,7 +147,7 @@ def test_a_wrong_branch_of_version_1_is_named() -> None:
         portable.loads(value)
 
 
-def small() -> dict[str, Any]:
+def make_small() -> dict[str, Any]:
     builder = Builder("s", "test")
     builder.add_message("user", "hi")
     builder.set_request(builder.add_message("assistant", "hello"), model="m")
@@ -156,7 +156,7 @@ def small() -> dict[str, Any]:
 
 
 def test_the_small_session_of_the_next_test_is_right() -> None:
-    assert len(portable.loads(small()).observed) == 1
+    assert len(portable.loads(make_small()).observed) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_the_small_session_of_the_next_test_is_right() -> None:
     ],
 )
 def test_a_wrong_field_is_named_with_its_path_and_a_hint(path: list[Any], value: Any, named: str) -> None:
-    whole = small()
+    whole = make_small()
     holder: Any = whole
     for key in path[:-1]:
         holder = holder[key]

@@ -37,7 +37,7 @@ def sessions() -> list[Any]:
     return found
 
 
-def said(session: Session) -> list[tuple[str, str]]:
+def list_said(session: Session) -> list[tuple[str, str]]:
     """What was said: the texts, calls and results in order. Neighbours of one role are one message on the wire."""
     told = []
     for block in session.blocks:
@@ -46,7 +46,7 @@ def said(session: Session) -> list[tuple[str, str]]:
     return told
 
 
-def opened_again(session: Session, form: str, folder: Path) -> Session:
+def open_again(session: Session, form: str, folder: Path) -> Session:
     made = export_formats.list_formats()[form]
     path = folder / f"again.{made.suffix}"
     path.write_bytes(made.encode(session))
@@ -57,15 +57,15 @@ def opened_again(session: Session, form: str, folder: Path) -> Session:
 def test_our_own_forms_are_exact_and_those_of_apis_open_as_the_same_conversation(path: Path, tmp_path: Path) -> None:
     session = turnscope.load(path)
     for form in ("json", "jsonl"):
-        assert opened_again(session, form, tmp_path) == session
+        assert open_again(session, form, tmp_path) == session
     body = export_formats.to_anthropic(session)
-    assert said(session) == [pair for pair in _of_body(body) if pair[1].strip()]
-    again = opened_again(session, "anthropic", tmp_path)
-    assert said(again) == said(session)
-    assert opened_again(session, "openai", tmp_path).source == "openai-chat"
+    assert list_said(session) == [pair for pair in _list_body(body) if pair[1].strip()]
+    again = open_again(session, "anthropic", tmp_path)
+    assert list_said(again) == list_said(session)
+    assert open_again(session, "openai", tmp_path).source == "openai-chat"
 
 
-def _of_body(body: dict[str, Any]) -> list[tuple[str, str]]:
+def _list_body(body: dict[str, Any]) -> list[tuple[str, str]]:
     from turnscope.session.content import extract_block_text
 
     told = []
@@ -78,7 +78,7 @@ def _of_body(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 def turns(session: Session) -> list[tuple[str, str]]:
     """What each side said, one after the other, white space aside."""
-    sides = groupby(said(session), key=lambda pair: pair[0])
+    sides = groupby(list_said(session), key=lambda pair: pair[0])
     return [(role, " ".join(" ".join(text for _, text in told).split())) for role, told in sides]
 
 
@@ -93,15 +93,15 @@ def test_every_open_file_and_branch_opens_again_in_every_form(tmp_path: Path, sh
         with suppress(turnscope.TurnscopeError):
             for whole in turnscope.load_all(path)[:3]:
                 for session in (whole, *whole.branches[:2]):
-                    if session.id in seen or not said(session):
+                    if session.id in seen or not list_said(session):
                         continue
                     seen.add(session.id)
                     for form in export_formats.list_formats():
-                        again, where = opened_again(session, form, tmp_path), f"{path.name}, {session.id}, {form}"
+                        again, where = open_again(session, form, tmp_path), f"{path.name}, {session.id}, {form}"
                         if form in ("json", "jsonl"):
                             assert again == session, where
                         elif form == "chainreview":  # without thoughts
-                            assert {text for _, text in said(again)} <= {text for _, text in said(session)}, where
+                            assert {text for _, text in list_said(again)} <= {text for _, text in list_said(session)}, where
                         else:
                             assert calls(again) == calls(session), where
                         if form in ("anthropic", "markdown"):
@@ -118,7 +118,7 @@ def test_markdown_of_texts_that_look_like_its_own_lines_opens_again(tmp_path: Pa
     log.result("t 1", hard + "\n")
     log.answer("m2", "Done.", usage=(10, 0, 0, 5))
     session = turnscope.load(log.save(tmp_path / "s.jsonl"))
-    again = opened_again(session, "markdown", tmp_path)
+    again = open_again(session, "markdown", tmp_path)
     assert again.source == "markdown"
     assert turns(again) == turns(session)
     assert calls(again) == calls(session)
@@ -135,16 +135,16 @@ def test_attachments_are_in_every_form(tmp_path: Path) -> None:
     builder.set_request(builder.add_message("assistant", "Seen."))
     session = builder.build()
     for form in ("anthropic", "chainreview", "markdown"):
-        again = opened_again(session, form, tmp_path)
+        again = open_again(session, form, tmp_path)
         assert [(b.kind, b.raw["source"]) for b in again.blocks if b.role == "user"] == [*kinds], form
-    file, picture, text = (block.raw for block in opened_again(session, "openai", tmp_path).blocks[:3])
+    file, picture, text = (block.raw for block in open_again(session, "openai", tmp_path).blocks[:3])
     assert file["file"] == {"filename": "document.pdf", "file_data": f"data:application/pdf;base64,{pdf['data']}"}
     assert (picture["image_url"], text["text"]) == ({"url": address["url"]}, "words")
 
 
 def test_openai_messages_keep_texts_calls_and_results(tmp_path: Path) -> None:
     session = turnscope.load(SAMPLES / "tool-results-eat-the-window.jsonl")
-    again = opened_again(session, "openai", tmp_path)
+    again = open_again(session, "openai", tmp_path)
     for kind in ("text", "tool_result"):
         texts = {b.text.strip() for b in again.blocks if b.kind in ("text", "tool_result", "summary")}
         wanted = [b.text.strip() for b in session.blocks if b.kind == kind and b.text.strip()]
@@ -179,7 +179,7 @@ def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(t
     assert made["repoPath"] == session.about["cwd"]
     assert "thinking" not in {b["type"] for m in made["apiHistory"] if isinstance(m["content"], list) for b in m["content"]}
     if "chainreview" in {importer.name for importer in find_importers()}:
-        again = opened_again(session, "chainreview", tmp_path)
+        again = open_again(session, "chainreview", tmp_path)
         assert again.source == "chainreview"
         assert [block.text.strip() for block in again.blocks if block.kind == "tool_result"] == [
             block.text.strip() for block in session.blocks if block.kind == "tool_result"

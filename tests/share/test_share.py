@@ -12,16 +12,23 @@ import numpy as np
 import pytest
 import turnscope
 from claude_log import Log, call
+from turnscope import figures
 from turnscope.cli import main
 from turnscope.counting.ledger import Ledger
 from turnscope.library.opening import load_policy, load_prices
-from turnscope.planning.trace import trace
+from turnscope.numbering import format_request
+from turnscope.planning.trace import Trace, trace
 from turnscope.session.model import Session
+from turnscope.share import html_charts
 from turnscope.share import report as reports
 from turnscope.share.private_data import mask_text
-from turnscope.share.redact import LEVELS, Level, RedactedSession, redact
-from turnscope.share.report import RedactionError, build_report
-from turnscope.views.overview import build_overview
+from turnscope.share.redact import LEVELS, Level, RedactedSession, RedactionError, redact
+from turnscope.share.report import build_report
+from turnscope.views.events import EVENTS
+from turnscope.views.expensive_requests import find_expensive_requests
+from turnscope.views.overview import CELLS, LABELS, Overview, build_overview
+from turnscope.views.phrases import format_usd
+from turnscope.views.request_summary import annotate
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
@@ -176,6 +183,25 @@ def test_the_file_asks_nothing_of_anybody(path: Path) -> None:
     assert made.html.count("<polygon") == parts >= 2
 
 
+def test_the_stack_and_the_words_are_those_of_the_app() -> None:
+    session = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    made, view = build_report(session, "masked"), annotate(*load_overview(session))[0]
+    names = [name for name in figures.STACK if view.cells[:, CELLS.index(name)].any()]
+    assert re.findall(r'<polygon fill="var\(--([a-z-]+)\)"', made.html) == [name.replace("_", "-") for name in names]
+    legend = html_charts.strip_tags(re.findall(r"<p class=legend>.*?</p>", made.html)[0]).split("\n")
+    assert [part for part in legend if part in LABELS.values()] == [LABELS[name] for name in names]
+    for kind, _, _ in figures.list_legend(view):
+        assert EVENTS[kind].format_count(sum(mark.kind == kind for mark in view.markers)) in legend
+    dearest = find_expensive_requests(turnscope.replay(session), view)
+    shown = re.findall(r"<tr><td class=n>([\d,]+)</td><td class=n>\$", made.html)
+    assert shown == [format_request(one.request) for one in dearest]
+
+
+def load_overview(session: Session) -> tuple[Trace, Overview]:
+    trace = turnscope.replay(session)
+    return trace, build_overview(trace)
+
+
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     log = Log()
     log.user("</pre><script>window.pwned=1</script><img src=//evil.test/x> `code` [link](http://evil.test) ![i](//evil.test)")
@@ -192,7 +218,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", ["structure", "no content", "masked"])
 def test_it_fails_closed(seeded: tuple[Path, Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Level) -> None:
-    def careless(session: Session, ledger: Ledger, _: Level) -> RedactedSession:
+    def careless(session: Session, ledger: Ledger, _: Level, _words: object) -> RedactedSession:
         return replace(redact(session, ledger, "full"), level=level, values=frozenset((SECRETS[0],)))
 
     monkeypatch.setattr(reports, "_render_footer", lambda given: " ".join(block.text for block in given.session.blocks))
@@ -212,3 +238,16 @@ def test_the_command_writes_a_report_and_a_summary(
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
     assert "| pass |" in (tmp_path / "out.md").read_text()
     assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 2
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_other_policies_have_the_numbers_of_the_comparison_at_every_level(level: Level) -> None:
+    session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    names = ("as-recorded", "last-20-messages", "condense-oldest")
+    made = turnscope.compare(session, names)
+    html = unescape(build_report(session, level, names[1:]).html)
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", html[html.index("The same session under other policies") :])
+    for row in made.rows:
+        begin = cells.index(row.title)
+        assert cells[begin + 1].startswith(f"{format_usd(row.usd)} (×{row.factor:.2f})")
+        assert cells[begin + 5] == f"{len(row.losses.hits):,}"

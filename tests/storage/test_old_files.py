@@ -57,7 +57,7 @@ def plans(session: Session) -> list[tuple[int, int, str]]:
     ]
 
 
-def as_it_was(session: Session) -> None:
+def check_unchanged(session: Session) -> None:
     recorded = session.recorded
     assert [(c.request, c.seen, c.tokens) for counts in recorded.counts.values() for c in counts] == [
         (2, 253, 253),
@@ -79,7 +79,7 @@ def as_it_was(session: Session) -> None:
 @pytest.mark.parametrize("thread", [CHAT, BRANCH])
 def test_an_old_chat_loads_with_all_that_was_recorded_and_replays_to_what_was_sent(old: Threads, thread: str) -> None:
     session = old.load(thread)
-    as_it_was(session)
+    check_unchanged(session)
     assert plans(session) == SENT[thread]
     assert [edit.body[0].text.endswith(BETTER) for edit in find_wishes(session, 4) if edit.body] == [False, True]
 
@@ -111,7 +111,7 @@ def test_an_old_export_is_read_with_all_that_was_recorded_and_written_as_a_new_o
     value = json.loads((OLD / "session_1.json").read_text(encoding="utf-8"))
     assert value["version"] == 1
     session = portable.loads(value)
-    as_it_was(session)
+    check_unchanged(session)
     assert plans(session) == SENT[CHAT]
     again = json.loads(portable.dumps(session))
     assert again["version"] == portable.VERSION == 3

@@ -69,7 +69,7 @@ def begun(threads: Threads, said: Sequence[str], base: Session | None = None) ->
     return thread
 
 
-def old_chats(path: Path) -> Path:
+def make_old_chats(path: Path) -> Path:
     """The chats of the first version, as it wrote them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(path) as db:
@@ -79,7 +79,7 @@ def old_chats(path: Path) -> Path:
     return path
 
 
-def everything(path: Path) -> list[Any]:
+def read_all(path: Path) -> list[Any]:
     threads = Threads(path)
     return [(row, threads.load(row.id), threads.list_policies(row.id)) for row in threads.list()]
 
@@ -88,11 +88,11 @@ def everything(path: Path) -> list[Any]:
 
 
 def test_old_chats_are_taken_over_where_they_lie_and_say_so_to_older_versions(tmp_path: Path) -> None:
-    path = old_chats(tmp_path / "chats.db")
+    path = make_old_chats(tmp_path / "chats.db")
     with sqlite3.connect(path) as db:
         texts = db.execute("select digest, content from blobs order by digest").fetchall()
         rows = {table: count(path, table) for table in ("threads", "messages", "statics", "requests", "decisions", "policies")}
-    assert len(everything(path)) == 2
+    assert len(read_all(path)) == 2
     with sqlite3.connect(path) as db:
         assert db.execute("select digest, content from blobs order by digest").fetchall() == texts
         assert db.execute("select distinct chat from blobs").fetchall() == [(1,)]
@@ -105,20 +105,20 @@ def test_old_chats_are_taken_over_where_they_lie_and_say_so_to_older_versions(tm
 
 
 def test_many_who_open_old_chats_at_once_take_them_over_once(tmp_path: Path) -> None:
-    expected = everything(old_chats(tmp_path / "one" / "chats.db"))
-    path = old_chats(tmp_path / "many" / "chats.db")
+    expected = read_all(make_old_chats(tmp_path / "one" / "chats.db"))
+    path = make_old_chats(tmp_path / "many" / "chats.db")
     others = [apart.begun(apart.take_over, path, False) for _ in range(2)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: everything(path), range(4)))
-    assert [apart.ended(process) for process, _ in others] == [0, 0]
+        found = list(pool.map(lambda _: read_all(path), range(4)))
+    assert [apart.wait_for_end(process) for process, _ in others] == [0, 0]
     assert found == [expected] * 4
     assert count(path, "_sqlite_migrations") == 9
 
 
 def test_whoever_is_killed_while_taking_chats_over_loses_nothing(tmp_path: Path) -> None:
-    expected, random, half = everything(old_chats(tmp_path / "whole" / "chats.db")), Random(3), 0
+    expected, random, half = read_all(make_old_chats(tmp_path / "whole" / "chats.db")), Random(3), 0
     for turn in range(6):
-        path = old_chats(tmp_path / str(turn) / "chats.db")
+        path = make_old_chats(tmp_path / str(turn) / "chats.db")
         process, heard = apart.begun(apart.take_over, path, True)
         assert heard.recv() == "begun"
         time.sleep(random.uniform(0.005, 0.15))
@@ -126,12 +126,12 @@ def test_whoever_is_killed_while_taking_chats_over_loses_nothing(tmp_path: Path)
         process.join()
         with sqlite3.connect(path) as db:
             half += db.execute("pragma user_version").fetchone()[0] == 1
-        assert everything(path) == expected
+        assert read_all(path) == expected
     assert half, "none was killed before it was done"
 
 
 def test_one_fact_that_cannot_be_read_costs_no_chat(tmp_path: Path) -> None:
-    path = old_chats(tmp_path / "chats.db")
+    path = make_old_chats(tmp_path / "chats.db")
     with sqlite3.connect(path) as db:
         db.execute("insert into answers values (?, 'by-hand:3', ?)", [f"{1:032x}", json.dumps({"items": ["no wish"]})])
     answers = Threads(path).load(f"{1:032x}").recorded.answers
@@ -139,7 +139,7 @@ def test_one_fact_that_cannot_be_read_costs_no_chat(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_of_chats_is_named_and_kept(tmp_path: Path) -> None:
-    path = old_chats(tmp_path / "chats.db")
+    path = make_old_chats(tmp_path / "chats.db")
     data = bytearray(path.read_bytes())
     data[4096 : 4096 * 6] = b"\xff" * 4096 * 5
     path.write_bytes(data)
@@ -323,11 +323,11 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     really = Source.compute_digest
 
-    def noted(source: Source) -> str:
+    def note_source(source: Source) -> str:
         names.append(source.path.name)
         return really(source)
 
-    monkeypatch.setattr(Source, "compute_digest", noted)
+    monkeypatch.setattr(Source, "compute_digest", note_source)
     return names
 
 
@@ -372,7 +372,7 @@ def test_entries_of_one_source_are_rows_of_their_own(tmp_path: Path) -> None:
     path, stamp = tmp_path / "chats.db", catalogue.Stamp(10, 20, "")
     for key, entry in (("k1", "a"), ("k2", "b"), ("k3", "b")):
         row = catalogue.CatalogueRow(key, "/logs/x.json", "x", entry, "s", "", 1, 2, 3, None, 0, None, 4.0, 10)
-        catalogue.remember(path, replace(row, entry=entry), stamp, 20 + 2 * catalogue.SETTLED_NANOSECONDS)
+        catalogue.remember(path, replace(row, entry=entry), stamp, 20 + 2 * catalogue.CLOCK_NANOSECONDS)
     assert [catalogue.find_key(path, "/logs/x.json", entry, stamp) for entry in ("a", "b", "c")] == ["k1", "k3", ""]
     assert catalogue.find_key(path, "/logs/x.json", "a", catalogue.Stamp(10, 21, "")) == ""
     assert len(catalogue.list_recent(path, 10)) == 2
@@ -394,7 +394,7 @@ def test_the_second_opening_reads_texts_and_plans_requests_as_they_are_looked_at
     assert opened.annotations[0].prompts[5] == 510
     assert trace.plans[5].request.n == 5
     assert len(trace.plans) == 600
-    assert trace.plans._made[5:] == [trace.plans[5]]  # type: ignore[attr-defined]
+    assert len(trace.plans.held.outlines) == 6  # type: ignore[attr-defined]
     assert fetched == []
     assert session.blocks[300].text == "text 149 of long " * 40
     assert session.blocks[301].text == 'Read {"file_path":"f150.py"}'
@@ -417,7 +417,7 @@ def test_on_a_full_disk_sessions_open_unremembered_and_chats_stay(room: int, mem
     thread = begun(threads, [f"said {n}" for n in range(20)])
     before, size = threads.load(thread), memory.path.stat().st_size
     file = session_file(tmp_path / "big.jsonl", 1_000)
-    assert apart.told(apart.open_on_full_disk, memory.path, file, size + room)[0] == 1_000
+    assert apart.get_word(apart.open_on_full_disk, memory.path, file, size + room)[0] == 1_000
     assert threads.load(thread) == before
     with sqlite3.connect(memory.path) as db:
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)

@@ -81,14 +81,14 @@ def ask(threads: Threads, thread: str, growing: LiveSession, content: Any, statu
     return plan
 
 
-def without_ids(messages: Sequence[Message]) -> list[Message]:
+def remove_ids(messages: Sequence[Message]) -> list[Message]:
     """A message that came without an id gets one when it is kept."""
     return [structs.replace(message, id="") for message in messages]
 
 
-def same(stored: Session, grown: Session) -> None:
+def check_same(stored: Session, grown: Session) -> None:
     assert stored.blocks == grown.blocks
-    assert without_ids(stored.messages) == without_ids(grown.messages)
+    assert remove_ids(stored.messages) == remove_ids(grown.messages)
     assert stored.requests == grown.requests
     assert stored.observed == grown.observed
     assert stored.recorded == grown.recorded
@@ -111,13 +111,13 @@ def test_any_thread_is_read_back_as_it_was_said(
         growing.record_fact(fact)
         threads.open_writer(thread).record_fact(fact)
     stored = threads.load(thread)
-    same(stored, growing.session)
+    check_same(stored, growing.session)
     assert stored.about == about
     assert threads.list()[0].about == about
     assert threads.list()[0].title == title.encode("utf-8", "replace").decode()
     again = begun(threads, thread)
     say(threads, thread, again, "user", "and on", "prompt")
-    same(threads.load(thread), again.session)
+    check_same(threads.load(thread), again.session)
 
 
 @given(half=st.sampled_from(["\ud800", "x\udfff y", "\ud83d\ude00"[::-1]]))
@@ -167,7 +167,7 @@ def test_a_chat_goes_on_from_every_session_that_can_be_opened(name: str, tmp_pat
     growing = LiveSession(stored, CHARS)
     say(threads, thread, growing, "user", "And now?", "prompt")
     ask(threads, thread, growing, [{"type": "text", "text": "That."}])
-    same(threads.load(thread), growing.session)
+    check_same(threads.load(thread), growing.session)
 
 
 OWN, COMMON = 20, 6
@@ -214,7 +214,7 @@ def test_four_threads_and_two_processes_write_at_once_and_nothing_is_lost_or_dou
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert [apart.ended(process) for process, _ in others] == [0, 0]
+    assert [apart.wait_for_end(process) for process, _ in others] == [0, 0]
     assert failed == []
     for name in names:
         stored = threads.load(own[name])
@@ -263,7 +263,7 @@ def test_a_window_that_fell_behind_conflicts_however_often_it_tries(tmp_path: Pa
         say(threads, thread, begun(threads, threads.create()), "system", "Be brief.", "system")
     with pytest.raises(Conflict):
         threads.open_writer(thread).record_request(RequestEnded(thread, plan.request, plan, "failed"))
-    same(threads.load(thread), one.session)
+    check_same(threads.load(thread), one.session)
 
 
 def count(path: Path, sql: str) -> Any:
@@ -296,7 +296,7 @@ def test_a_fork_shares_its_past_and_every_text_is_stored_once(tmp_path: Path) ->
     assert (count(threads.path, "select count(*) from blobs"), count(threads.path, "select count(*) from messages")) == (32, 32)
     say(threads, fork, branch, "user", "another way", "prompt")
     assert count(threads.path, "select count(*) from blobs") == 33
-    same(threads.load(fork), branch.session)
+    check_same(threads.load(fork), branch.session)
     call, answer = threads.load(fork).blocks[at - 1], threads.load(fork).blocks[at]
     assert (call.pair, answer.pair, answer.name) == (at, at - 1, "read")
 
@@ -327,7 +327,7 @@ def test_a_request_refers_to_the_system_prompt_and_tools_it_was_sent_with(tmp_pa
         threads.find_statics(thread, 9)
 
 
-def in_force(threads: Threads, thread: str, requests: int) -> list[Policy]:
+def list_policies_in_force(threads: Threads, thread: str, requests: int) -> list[Policy]:
     policies = threads.list_policies(thread)
     return [[policy for first, policy in policies if first <= n][-1] for n in range(requests)]
 
@@ -345,9 +345,9 @@ def test_each_request_has_the_policy_it_was_planned_with_and_a_chat_reopens_with
         ask(threads, thread, growing, f"answer {n}")
     mine = replace(load("last-20-messages"), name='mine "own"', title="Mine")
     expected = [load("balanced")] * 2 + [mine] * 2 + [KEPT] * 2
-    assert in_force(threads, thread, 6) == expected
+    assert list_policies_in_force(threads, thread, 6) == expected
     fork = threads.create(parent=thread, at=growing.session.requests[3].cut, about={"policy": "balanced"})
-    assert in_force(threads, fork, 4) == [load("balanced"), load("balanced"), mine, load("balanced")]
+    assert list_policies_in_force(threads, fork, 4) == [load("balanced"), load("balanced"), mine, load("balanced")]
     assert threads.list_policies(threads.create()) == ()
     assert threads.load(thread).about == {"policy": "keep-everything", "model": "m"}
     assert {row.about.get("policy") for row in threads.list() if row.id == thread} == {"keep-everything"}
@@ -391,7 +391,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
         assert db.execute("select title from threads").fetchone() == ("kept",)
 
 
-def test_a_stand_in_whose_text_is_made_when_it_is_read_is_kept_with_it(tmp_path: Path) -> None:
+def test_a_placeholder_whose_text_is_made_when_it_is_read_is_kept_with_it(tmp_path: Path) -> None:
     """LibreChat's cut results hold where they were cut, not what is left."""
     threads = Threads(tmp_path / "chats.db")
     thread = threads.create()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import turnscope
+from claude_log import Log
 from conftest import let_go
 from msgspec import structs
 from opentelemetry.proto_json.trace.v1.trace import TracesData
@@ -47,7 +48,7 @@ def session() -> Session:
     return turnscope.load(SAMPLE)
 
 
-def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, exporting: Exporter) -> tuple[Chat, Threads]:
+def hold_chat(server: OfflineServer, folder: Path, policy: str, turns: int, exporting: Exporter) -> tuple[Chat, Threads]:
     project = folder / "project"
     project.mkdir()
     for n in range(4):
@@ -82,7 +83,7 @@ def about(holder: Mapping[str, Any]) -> dict[str, Any]:
     return {one["key"]: next(iter(one["value"].values())) for one in holder.get("attributes", ())}
 
 
-def said(made: Mapping[str, JSON]) -> Any:
+def list_content(made: Mapping[str, JSON]) -> Any:
     """What a body says, a bare text as the one block that it is, without marks for the cache."""
 
     def blocks(content: Any) -> Any:
@@ -93,14 +94,14 @@ def said(made: Mapping[str, JSON]) -> Any:
     return messages, blocks(made.get("system")), blocks(made.get("tools"))
 
 
-def asked(plans: Iterable[Plan], session: Session) -> list[Any]:
-    return [said(build_body(plan, session)) for plan in plans]
+def list_asked(plans: Iterable[Plan], session: Session) -> list[Any]:
+    return [list_content(build_body(plan, session)) for plan in plans]
 
 
 def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
     exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
     with let_go(OfflineServer()) as server:
-        chat, threads = chatting(server, tmp_path, "balanced", 200, exporting)
+        chat, threads = hold_chat(server, tmp_path, "balanced", 200, exporting)
     exporting.close()
     stored = threads.load(chat.live_session.session.id)
     back = turnscope.load(tmp_path / "trace.jsonl")
@@ -109,7 +110,7 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
         assert (theirs.usage, theirs.stop_reason, theirs.model) == (ours.usage, ours.stop_reason, ours.model)
         assert theirs.sent_at == pytest.approx(ours.sent_at, abs=1e-5)
     record = turnscope.replay(stored, "as-recorded")
-    assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(record.plans, stored)
+    assert list_asked(turnscope.replay(back, "as-recorded").plans, back) == list_asked(record.plans, stored)
     spans = [*lines(tmp_path / "trace.jsonl")]
     turns = [span for span in spans if about(span)[names.OPERATION] == "invoke_agent"]
     assert len(turns) == len({span["traceId"] for span in spans}) == 200
@@ -133,7 +134,7 @@ def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: 
     count = write_spans(tmp_path / "trace.jsonl", iter_spans(trace, content=True))
     assert count == len([*lines(tmp_path / "trace.jsonl")])
     back = turnscope.load(tmp_path / "trace.jsonl")
-    assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
+    assert list_asked(turnscope.replay(back, "as-recorded").plans, back) == list_asked(trace.plans, session)
     for ours, theirs in zip(session.requests, back.requests, strict=True):
         assert theirs.usage == (ours.usage if policy == "as-recorded" else None)
     decided = sum(len(plan.decisions) for plan in trace.plans)
@@ -146,7 +147,7 @@ def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: 
 def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Session) -> None:
     exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
     with let_go(OfflineServer()) as server:
-        chat, _ = chatting(server, tmp_path, "balanced", 1, exporting)
+        chat, _ = hold_chat(server, tmp_path, "balanced", 1, exporting)
         for _ in trace_requests(lambda chat: chat.send(SECRET), exporting)(chat):
             pass
     exporting.close()
@@ -183,7 +184,7 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
     exporting = Exporter(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
     gone = Exporter(settings.Telemetry(endpoint="http://127.0.0.1:9"))
     with let_go(OfflineServer()) as server:
-        chat, _ = chatting(server, tmp_path, "balanced", 2, exporting)
+        chat, _ = hold_chat(server, tmp_path, "balanced", 2, exporting)
         assert len([*trace_requests(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
     exporting.close()
     receiver.shutdown()
@@ -276,3 +277,50 @@ def test_the_command_writes_a_trace_and_says_what_it_cannot(tmp_path: Path, caps
     assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert len([*lines(out)]) == 100, "what stood there still does"
+
+
+def write_session_with_branch_and_subagent(folder: Path) -> Path:
+    """A prompt that was taken back and asked anew, a subagent, writes for an hour, and answers that record one token."""
+    log, agent = Log(), Log(agent="helper")
+    log.user("look around")
+    hour = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 9_000}
+    usage = {"input_tokens": 3, "cache_creation_input_tokens": 9_000, "cache_read_input_tokens": 0, "output_tokens": 1}
+    task = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "find it", "description": "find"}}
+    log.answer("m1", "words " * 200, task, usage=usage | {"cache_creation": hour})
+    asked = log.result("t1", "found", toolUseResult={"agentId": "helper"})
+    log.answer("m2", "so it is", usage=(5, 700, 9_000, 20))
+    log.user("a wrong turn")
+    log.answer("m3", "words " * 300, usage=(5, 900, 9_700, 1))
+    log.user("the right turn", parent=asked)
+    log.answer("m4", "there", usage=(5, 800, 9_000, 30))
+    agent.user("find it")
+    agent.answer("a1", "words " * 100, usage=(4, 3_000, 0, 1))
+    path = folder / "s1.jsonl"
+    path.write_text(log.text())
+    below = folder / "s1" / "subagents" / "agent-helper.jsonl"
+    below.parent.mkdir(parents=True)
+    below.write_text(agent.text())
+    return path
+
+
+def test_a_trace_holds_branches_and_subagents_and_costs_what_the_session_costs(tmp_path: Path) -> None:
+    path, out = write_session_with_branch_and_subagent(tmp_path), tmp_path / "trace.jsonl"
+    assert main(["trace", str(path), str(out)]) == 0
+    before, back = turnscope.load(path), turnscope.load_all(out)
+    assert len(back) == 1, "a branch and a subagent are no conversations of their own"
+    bills = [turnscope.overview(each).bill for each in (before, back[0])]
+    for part in ("path", "branches", "subagents", "whole"):
+        one, two = (getattr(bill, part) for bill in bills)
+        assert (one.requests, one.usd, one.counted) == (two.requests, two.usd, two.counted)
+        assert one.usd
+    assert bills[0].whole.counted == 3
+
+
+def test_the_buckets_of_a_span_sum_to_its_prompt(tmp_path: Path) -> None:
+    out = tmp_path / "trace.jsonl"
+    assert main(["trace", str(write_session_with_branch_and_subagent(tmp_path)), str(out)]) == 0
+    told = [about(span) for span in lines(out) if names.INPUT_TOKENS in about(span)]
+    assert len(told) == 5
+    for each in told:
+        parts = [int(tokens) for key, tokens in each.items() if key.startswith(names.BUCKETS)]
+        assert sum(parts) == int(each[names.INPUT_TOKENS])

@@ -76,12 +76,12 @@ def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
         )
         chat.tools = box
 
-        def said(text: str) -> list[Event]:
+        def send_text(text: str) -> list[Event]:
             return [*trace_requests(lambda chat: chat.send(text), exporting)(chat)]
 
         for n in range(16):
-            assert RequestRefused not in map(type, said("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
-        assert [type(event) for event in said("word " * 90_000)][-1] is RequestRefused
+            assert RequestRefused not in map(type, send_text("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
+        assert [type(event) for event in send_text("word " * 90_000)][-1] is RequestRefused
     exporting.close()
     spans = (span for line in (tmp_path / "trace.jsonl").read_text().splitlines() for span in spans_in(json.loads(line)))
     (refusal,) = (event for span in spans for event in span.get("events", ()) if event["name"] == names.REFUSAL)
@@ -128,7 +128,7 @@ def test_agents_that_share_an_id_are_told_apart_by_their_system_prompts(tmp_path
 
 
 def test_a_summary_without_its_usage_is_silent(tmp_path: Path) -> None:
-    def compacted(**meta: int) -> Session:
+    def make_compacted(**meta: int) -> Session:
         log = Log()
         log.user("Begin.")
         log.answer("a", call("c"), usage=(8_000, 0, 0, 10))
@@ -139,8 +139,8 @@ def test_a_summary_without_its_usage_is_silent(tmp_path: Path) -> None:
         log.answer("d", "Yes.", usage=(900, 0, 0, 10))
         return turnscope.load(log.save(tmp_path / f"{len(meta)}-{sum(meta.values())}.jsonl"))
 
-    assert points(compacted())["silent"].verdict == "pass"
-    assert points(compacted(preTokens=0))["silent"].verdict == "fail"
+    assert points(make_compacted())["silent"].verdict == "pass"
+    assert points(make_compacted(preTokens=0))["silent"].verdict == "fail"
 
 
 @pytest.mark.parametrize("name", FORMATS, ids=lambda name: name.partition("/")[0])

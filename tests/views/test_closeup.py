@@ -18,7 +18,7 @@ from turnscope.views.closeup import build_closeup, list_rule_queries
 from turnscope.views.exact_body import diff_with_previous, format_exact_body
 
 
-def _cut(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:
+def _make_edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:
     """At request 2: clear the first result, drop the first answer, sum up two blocks, and put a note in."""
     if ctx.request.n != 2:
         return
@@ -35,7 +35,7 @@ RESULT = 2
 
 
 def trace_of(session: Session = TALK, memory: str = "remembers") -> Trace:
-    policy = Policy("test", "t", "d", "s", "f", rules=(Step(Rule("cut", "", _cut, NoParams, memory), NoParams()),))  # type: ignore[arg-type]
+    policy = Policy("test", "t", "d", "s", "f", rules=(Step(Rule("cut", "", _make_edits, NoParams, memory), NoParams()),))  # type: ignore[arg-type]
     return replayed(session, policy, ledger_of(session))
 
 
@@ -155,7 +155,7 @@ def test_long_lines_of_a_difference_are_clipped_and_say_so() -> None:
     assert longest.endswith("more characters")
 
 
-def test_what_a_rule_asked_is_told_with_its_answer_and_marked_as_a_stand_in() -> None:
+def test_what_a_rule_asked_is_told_with_its_answer_and_marked_as_made_offline() -> None:
     (one,) = list_rule_queries(trace_of(), 2)
     assert (one.ask.kind, one.offline) == ("summary", True)
     assert one.answer.text

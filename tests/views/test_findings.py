@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 from conftest import ROOT, shared
-from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, traced
+from hand_made import OPUS, SONNET, Row, call, make_clearing, make_compaction, make_trace, result
 from turnscope.library.opening import load, replay
 from turnscope.session.model import Edit
 from turnscope.views.cache_breaks import find_breaks
@@ -17,9 +17,9 @@ from turnscope.views.overview import build_overview
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 
 
-def found(rows: list[Row], *edits: tuple[int, Edit], most: int = 20) -> dict[str, Finding]:
+def find_by_kind(rows: list[Row], *edits: tuple[int, Edit], most: int = 20) -> dict[str, Finding]:
     """Findings of a session by kind, heaviest first."""
-    trace = traced(rows, edits)
+    trace = make_trace(rows, edits)
     return {finding.kind: finding for finding in rank_findings(trace, build_overview(trace), most=most)}
 
 
@@ -29,7 +29,7 @@ def talk(count: int, start: int = 2_000, step: int = 60, model: str = OPUS) -> l
     return [first, *(Row(9.0 * n, read=start + step * (n - 1), written=step, model=model) for n in range(1, count))]
 
 
-def reading(times: int, path: str = "src/auth/session.py", same: bool = True) -> list[Row]:
+def make_reading(times: int, path: str = "src/auth/session.py", same: bool = True) -> list[Row]:
     """A session that reads one file again and again, and is billed for what it carries."""
     rows = [Row(0, plain=40, answer=[call("t0", file_path=path)])]
     for n in range(1, times + 1):
@@ -41,76 +41,76 @@ def reading(times: int, path: str = "src/auth/session.py", same: bool = True) ->
 
 def test_nothing_stands_out_in_an_even_talk() -> None:
     rows = [Row(9.0 * n, plain=400 + 60 * n, prompt="tell me more about the fox please " * 8) for n in range(12)]
-    assert found(rows) == {}
+    assert find_by_kind(rows) == {}
 
 
 def test_an_empty_session_has_no_findings() -> None:
-    trace = traced([])
+    trace = make_trace([])
     assert rank_findings(trace, build_overview(trace)) == ()
 
 
 def test_tool_results_that_are_most_of_the_bill_say_their_share_and_their_price() -> None:
-    bill = found(reading(4))["bill"]
+    bill = find_by_kind(make_reading(4))["bill"]
     assert bill.text.startswith("Tool results are 9")
-    assert bill.text.endswith("% of the input bill: $0.09 of $0.09; request 4 carries the most, 7,380 tokens.")
+    assert bill.text.endswith("% of the input bill: $0.09 of $0.09; request 5 paid the most of it, $0.04.")
     assert bill.request == 4, "no other request carries as many"
     assert bill.usd is not None
     assert float(bill.usd) == pytest.approx(bill.evidence["share"] * bill.evidence["whole"], rel=1e-4)
-    trace = traced(reading(4))
+    trace = make_trace(make_reading(4))
     assert bill.evidence["whole"] == pytest.approx(sum(r.usage.input_tokens for r in trace.session.requests if r.usage) * 5e-6)
 
 
 def test_a_prefix_that_is_most_of_the_bill_is_named_as_system_prompt_and_tools() -> None:
-    assert found(talk(12, 20_000))["bill"].text.startswith("System prompt and tools are 9")
+    assert find_by_kind(talk(12, 20_000))["bill"].text.startswith("System prompt and tools are 9")
 
 
 def test_without_a_price_the_bill_speaks_of_tokens() -> None:
-    rows = reading(4)
+    rows = make_reading(4)
     for row in rows:
         row.model = "house-model"
-    bill = found(rows)["bill"]
+    bill = find_by_kind(rows)["bill"]
     assert bill.usd is None
-    assert bill.text.endswith("% of all input tokens; request 4 carries the most, 7,315 tokens.")
+    assert bill.text.endswith("% of all input tokens; request 5 has 7,315.")
     assert bill.request == 4
 
 
 def test_a_cold_cache_says_when_after_how_long_and_what_it_cost() -> None:
     rows = [*talk(6, 100_000), Row(45 + 4 + 420, written=100_700), Row(480, read=100_700, written=300)]
-    cold = found(rows)["cache"]
+    cold = find_by_kind(rows)["cache"]
     assert (
-        cold.text == "The cache went cold at request 6 (12:07 UTC) after 7 idle minutes: $0.58 extra to send 100k tokens again."
+        cold.text == "The cache expired at request 7 (12:07 UTC) after 7 idle minutes: $0.58 extra to send 100k tokens again."
     )
     assert (cold.request, cold.usd) == (6, Decimal("0.576725"))  # 100,300 x 5.75 / 1,000,000
 
 
 def test_a_cache_that_went_cold_often_is_one_finding_that_points_at_the_worst() -> None:
     rows = [Row(0, written=50_000), Row(1_000, written=51_000), Row(2_000, written=90_000), Row(3_000, written=91_000)]
-    cold = found(rows)["cache"]
-    assert cold.text.startswith("The cache went cold three times, worst at request 3 (12:50 UTC) after 17 idle minutes:")
+    cold = find_by_kind(rows)["cache"]
+    assert cold.text.startswith("The cache expired three times, worst at request 4 (12:50 UTC) after 17 idle minutes:")
     assert cold.evidence["requests"] == [1, 2, 3]
     assert cold.tokens == 191_000
 
 
 def test_a_session_of_several_days_says_the_date() -> None:
     rows = [Row(0, written=50_000), Row(200_000, written=51_000)]
-    assert "at request 1 (19:33 UTC on 2025-11-23) after 56 idle hours" in found(rows)["cache"].text
+    assert "at request 2 (19:33 UTC on 2025-11-23) after 56 idle hours" in find_by_kind(rows)["cache"].text
 
 
 def test_switching_models_names_the_model() -> None:
     rows = [*talk(3, 60_000), Row(40, written=61_000, model=SONNET)]
-    assert f"(to {SONNET})" in found(rows)["cache"].text
+    assert f"(to {SONNET})" in find_by_kind(rows)["cache"].text
 
 
 def test_a_break_for_unknown_reasons_claims_none() -> None:
-    text = found([*talk(3, 60_000), Row(40, read=5_000, written=56_000)])["cache"].text
-    assert text.startswith("For a reason that the log does not hold the cache broke at request 3:")
+    text = find_by_kind([*talk(3, 60_000), Row(40, read=5_000, written=56_000)])["cache"].text
+    assert text.startswith("Unexplained cache miss at request 4:")
 
 
 def test_a_file_that_was_read_four_times_names_the_requests_that_carry_it() -> None:
-    rows = [*reading(4), Row(60, plain=7_600)]
-    repeated = found(rows)["repeated"]
-    assert repeated.text.startswith("Requests 2-5 carry up to 7,")
-    assert repeated.text.endswith(" tokens of a file read four times, all of them at request 4 (auth/session.py).")
+    rows = [*make_reading(4), Row(60, plain=7_600)]
+    repeated = find_by_kind(rows)["repeated"]
+    assert repeated.text.startswith("Requests 3–6 carry up to 7,")
+    assert repeated.text.endswith(" tokens of a file read four times, all of them at request 5 (auth/session.py).")
     assert (repeated.request, repeated.evidence["reads"]) == (4, 4)
     assert repeated.usd is not None
     # older copies: one in request 2, two in 3, three in 4 and 5, each at 5 USD per million
@@ -118,29 +118,29 @@ def test_a_file_that_was_read_four_times_names_the_requests_that_carry_it() -> N
 
 
 def test_a_stretch_ends_where_the_older_copies_left_the_window() -> None:
-    rows = [*reading(3), Row(60, plain=3_800), Row(70, plain=3_900)]
-    repeated = found(rows, (4, cleared(2)), (4, cleared(4)))["repeated"]
+    rows = [*make_reading(3), Row(60, plain=3_800), Row(70, plain=3_900)]
+    repeated = find_by_kind(rows, (4, make_clearing(2)), (4, make_clearing(4)))["repeated"]
     assert (repeated.evidence["start"], repeated.evidence["stop"]) == (2, 3)
 
 
 def test_a_file_read_again_after_its_first_copy_was_cleared_is_no_repeated_reading() -> None:
-    rows = reading(2)
+    rows = make_reading(2)
     rows.insert(2, Row(7, plain=300, answer=[call("t9", file_path="src/other.py")]))
-    assert "repeated" in found(rows)
+    assert "repeated" in find_by_kind(rows)
     rows[1].answer = [{"type": "text", "text": "done"}]
     rows[2].answer = [call("t1", file_path="src/auth/session.py")]
-    assert "repeated" in found(rows)
-    assert "repeated" not in found(rows, (2, cleared(2)))
+    assert "repeated" in find_by_kind(rows)
+    assert "repeated" not in find_by_kind(rows, (2, make_clearing(2)))
 
 
 def test_different_parts_of_a_file_and_writes_to_it_are_no_repeated_reading() -> None:
-    assert "repeated" not in found(reading(4, same=False))
-    rows = reading(4)
+    assert "repeated" not in find_by_kind(make_reading(4, same=False))
+    rows = make_reading(4)
     for row in rows:
         for block in row.answer:
             if block["type"] == "tool_use":
                 block["input"]["content"] = "new"
-    assert "repeated" not in found(rows)
+    assert "repeated" not in find_by_kind(rows)
 
 
 def test_compactions_say_what_they_removed_and_what_is_left() -> None:
@@ -151,35 +151,35 @@ def test_compactions_say_what_they_removed_and_what_is_left() -> None:
         Row(30, plain=60_000, prompt=WORDS * 4),
         Row(40, plain=11_900, kind="summary", prompt="so far again"),
     ]
-    kinds = found(rows, (2, compacted(0, 4)), (4, compacted(4, 8)))
-    assert kinds["cut"].text == ("Two compactions took out 126k tokens; the largest, 78k at request 2, leaving 12k.")
+    kinds = find_by_kind(rows, (2, make_compaction(0, 4)), (4, make_compaction(4, 8)))
+    assert kinds["cut"].text == ("Two compactions took out 126k tokens; the largest, 78k at request 3, leaving 12k.")
     assert kinds["cut"].request == 2, "the one that took most"
     assert kinds["forgotten"].text == (
-        "The first user message left the window at request 2, and the model has a summary of it since."
+        "The first user message left the window at request 3, and the model has a summary of it since."
     )
 
 
 def test_a_cut_that_takes_next_to_nothing_is_no_finding() -> None:
     rows = [*talk(5, 20_000)]
-    assert "cut" not in found(rows, (4, Edit("drop", "never sent", compacted(1, 2).span)))
+    assert "cut" not in find_by_kind(rows, (4, Edit("drop", "never sent", make_compaction(1, 2).span)))
 
 
 def test_a_first_message_that_was_left_out_is_named_even_where_little_left_with_it() -> None:
-    forgotten = found(talk(5), (3, Edit("drop", "left out", compacted(0, 2).span)))["forgotten"]
-    assert forgotten.text == "The first user message left the window at request 3."
+    forgotten = find_by_kind(talk(5), (3, Edit("drop", "left out", make_compaction(0, 2).span)))["forgotten"]
+    assert forgotten.text == "The first user message left the window at request 4."
 
 
 def test_an_instruction_in_the_middle_half_of_a_long_prompt_is_named_beside_the_others() -> None:
     def rows(many: int, second: int) -> list[Row]:
-        made = reading(many)
+        made = make_reading(many)
         made[second] = Row(5.0 * second, plain=40 + second * 1_850, prompt=WORDS, answer=[call(f"t{second}")])
         return made
 
-    assert "middle" not in found(rows(26, 13))  # its longest prompt has 48,140 tokens
-    assert "middle" not in found(rows(60, 2))  # that is the head
-    middle = found(rows(60, 30))["middle"]
+    assert "middle" not in find_by_kind(rows(26, 13))  # its longest prompt has 48,140 tokens
+    assert "middle" not in find_by_kind(rows(60, 2))  # that is the head
+    middle = find_by_kind(rows(60, 30))["middle"]
     assert (middle.request, middle.evidence["what"]) == (60, "last instruction")
-    assert middle.text.startswith("The last instruction stands behind 4")
+    assert middle.text.startswith("The last instruction sits 4")
     assert float(str(middle.evidence["share"])) == pytest.approx(29 / 60, abs=0.02)
     assert middle.evidence["requests"] == 61 - 41  # from request 41 on no more than three quarters stand before its end
 
@@ -187,42 +187,42 @@ def test_an_instruction_in_the_middle_half_of_a_long_prompt_is_named_beside_the_
 def test_thinking_that_fills_the_prompt_says_its_share() -> None:
     thought = [{"type": "thinking", "thinking": WORDS * 3, "signature": "s"}, {"type": "text", "text": "done"}]
     rows = [Row(9.0 * n, plain=4_000 + 5_500 * n, answer=thought) for n in range(4)]
-    thinking = found(rows)["thinking"]
+    thinking = find_by_kind(rows)["thinking"]
     assert thinking.request == 3
     assert thinking.text.startswith("Thinking grew to ")
-    assert "% of the prompt at request 3 (1" in thinking.text
+    assert "% of the prompt at request 4 (1" in thinking.text
     assert 0.7 < thinking.evidence["share"] <= 1
 
 
 def test_a_window_that_is_nearly_full_is_named() -> None:
-    assert found(talk(5, 195_000))["full"].text == "Request 4 filled 98 % of the window (195,243 of 200,000 tokens)."
-    assert "full" not in found(talk(5, 150_000))
+    assert find_by_kind(talk(5, 195_000))["full"].text == "Request 5 filled 98 % of the window (195,243 of 200,000 tokens)."
+    assert "full" not in find_by_kind(talk(5, 150_000))
 
 
 def test_a_prompt_that_was_sent_five_times_says_how_long_that_took() -> None:
     rows = [*talk(4), Row(50, read=2_180, written=60, attempts=5, took=600)]
-    text = found(rows)["retry"].text
-    assert text == "Request 4 was sent five times before the provider answered, 10 minutes after the first time."
+    text = find_by_kind(rows)["retry"].text
+    assert text == "Request 5 was sent five times before the provider answered, 10 minutes after the first time."
     rows[-1].attempts = 2
-    assert "retry" not in found(rows)
+    assert "retry" not in find_by_kind(rows)
 
 
 def test_answers_with_impossible_records_are_doubted() -> None:
     """Where that moves dollars: cents are no finding, the price itself says how much of it was counted."""
     said = [{"type": "text", "text": WORDS * 10}]  # about 18,000 tokens
     rows = [Row(9.0 * n, plain=200 + 18_500 * n, answer=said, out=1) for n in range(3)]
-    doubted = found(rows)["stub"]
-    assert doubted.text.startswith("3 of 3 answers, the first at request 0, record fewer output tokens than their text has:")
+    doubted = find_by_kind(rows)["stub"]
+    assert doubted.text.startswith("3 of 3 answers, the first at request 1, record fewer output tokens than their text has:")
     assert doubted.usd is not None
     assert doubted.usd > 1
     assert doubted.text.endswith(f"which adds ${doubted.usd:,.2f} to a recorded $0.28.")
     few = [Row(9.0 * n, plain=200 + 1_850 * n, answer=[{"type": "text", "text": WORDS}], out=1) for n in range(3)]
-    assert "stub" not in found(few)
+    assert "stub" not in find_by_kind(few)
 
 
 def test_input_that_the_log_does_not_explain_is_said_to_be_unexplained() -> None:
     rows = [Row(9.0 * n, plain=9_000 if n % 2 else 3_000) for n in range(12)]
-    assert "is not accounted for by what the log holds" in found(rows)["unattributed"].text
+    assert "The log does not account for" in find_by_kind(rows)["unattributed"].text
 
 
 def test_at_most_three_findings_come_heaviest_first() -> None:
@@ -255,21 +255,21 @@ def test_findings_of_real_sessions_point_at_requests_that_exist() -> None:
 
 
 def test_the_headline_speaks_of_one_request_and_nothing_else() -> None:
-    trace = traced([Row(0, plain=1_000), Row(9, plain=1_500), Row(18, plain=2_500)])
-    assert format_headline(build_overview(trace), 1) == "At request 1 the model saw 1,500 of 200,000 tokens."
-    trace = traced([Row(0, plain=1_000, model="house-model")])
-    assert format_headline(build_overview(trace), 0) == "At request 0 the model saw 1,000 tokens."
+    trace = make_trace([Row(0, plain=1_000), Row(9, plain=1_500), Row(18, plain=2_500)])
+    assert format_headline(build_overview(trace), 1) == "At request 2 the model saw 1,500 of 200,000 tokens."
+    trace = make_trace([Row(0, plain=1_000, model="house-model")])
+    assert format_headline(build_overview(trace), 0) == "At request 1 the model saw 1,000 tokens."
 
 
 def test_the_headline_marks_an_estimate() -> None:
-    trace = traced([Row(0, plain=0), Row(9, plain=0)])
+    trace = make_trace([Row(0, plain=0), Row(9, plain=0)])
     assert "the model saw about " in format_headline(build_overview(trace), 1)
 
 
 def test_breaks_become_markers() -> None:
-    (marker,) = mark_breaks(find_breaks(traced([Row(0, written=50_000), Row(600, written=50_100)])))
+    (marker,) = mark_breaks(find_breaks(make_trace([Row(0, written=50_000), Row(600, written=50_100)])))
     assert (marker.request, marker.kind) == (1, "break")
-    assert marker.what.startswith("cache broke (idle): 9.9 minutes passed")
+    assert marker.what.startswith("cache miss (idle): 9.9 minutes passed")
 
 
 @pytest.mark.bench
@@ -289,7 +289,7 @@ def test_ten_thousand_requests_take_less_than_three_tenths_of_a_second() -> None
                 answer=answer,
             )
         )
-    trace = traced(rows, [(n, cleared(2 * n - 100)) for n in range(200, 9_000, 25)])
+    trace = make_trace(rows, [(n, make_clearing(2 * n - 100)) for n in range(200, 9_000, 25)])
     view = build_overview(trace)
     start = time.process_time()
     found_ = rank_findings(trace, view)

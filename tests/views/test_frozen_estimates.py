@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import turnscope
 from msgspec import structs
+from turnscope.counting.reconciliation import Terms
 from turnscope.library.opening import AS_RECORDED, load_policy, load_prices, replay
 from turnscope.planning.trace import trace
 from turnscope.session.builder import Builder
@@ -30,13 +31,13 @@ def stub(id: str, answers: int = 2) -> Session:
     return builder.build()
 
 
-def with_subagent() -> Session:
+def make_with_subagent() -> Session:
     return structs.replace(stub("main"), subagents=(structs.replace(stub("agent", 1), parent="main", at=0),))
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_report_costs_the_same_at_every_level(level: str) -> None:
-    session = with_subagent()
+    session = make_with_subagent()
     known = replay(session)
     given = redact(freeze_estimates(known), known.ledger, level)  # type: ignore[arg-type]
     view = build_overview(trace(given.session, load_policy(AS_RECORDED), given.ledger, load_prices().add_evidence(session)))
@@ -53,6 +54,10 @@ def test_a_trace_without_content_costs_the_same_when_it_opens_again(tmp_path: Pa
 
 
 def test_the_parts_of_a_prompt_add_up_to_it() -> None:
-    assert spans.split_tokens({"system": 10, "messages": 5}, 1.5, 40) == {"system": 15, "messages": 8, "hidden": 17}
-    assert spans.split_tokens({"system": 3, "messages": 5}, 0.5, 3) == {"system": 1, "messages": 2, "hidden": 0}
-    assert sum(spans.split_tokens({"a": 3, "b": 3, "c": 3}, 0.5, 4).values()) == 4
+    assert spans.split_tokens({"system": 10, "messages": 5}, Terms(0, 0, 0, 1.5), 40) == {
+        "system": 15,
+        "messages": 8,
+        "hidden": 17,
+    }
+    assert spans.split_tokens({"system": 3, "messages": 5}, Terms(0, 0, 0, 0.5), 3) == {"system": 1, "messages": 2, "hidden": 0}
+    assert sum(spans.split_tokens({"a": 3, "b": 3, "c": 3}, Terms(0, 0, 0, 0.5), 4).values()) == 4

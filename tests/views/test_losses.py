@@ -27,6 +27,7 @@ from turnscope.views.losses import (
     find_departures,
     find_identifiers,
     find_losses,
+    find_losses_of,
     find_references,
 )
 
@@ -41,7 +42,7 @@ FACTS = [
 ]
 
 
-def asked(facts: dict[int, str], uses: dict[int, str], turns: int = 30, where: str = "result") -> Session:
+def make_session(facts: dict[int, str], uses: dict[int, str], turns: int = 30, where: str = "result") -> Session:
     """A session whose tool results (or prompts) say facts, and whose answers use them turns later."""
     builder = Builder("planted", "test")
     builder.add_message("user", "Begin.", origin="prompt")
@@ -62,7 +63,7 @@ def lost(session: Session, policy: str) -> tuple[Trace, Losses]:
 
 @pytest.mark.parametrize("fact", FACTS)
 def test_every_kind_of_identifier_is_found_lost_with_its_block_and_the_decision_that_took_it(fact: str) -> None:
-    session = asked({1: fact}, {28: fact})
+    session = make_session({1: fact}, {28: fact})
     trace, found = lost(session, "last-20-messages")
     (hit,) = (hit for hit in found.hits if hit.text == fact)
     assert (hit.request, fact in session.blocks[hit.block].text, fact in session.blocks[hit.answer].text) == (28, True, True)
@@ -74,12 +75,12 @@ def test_every_kind_of_identifier_is_found_lost_with_its_block_and_the_decision_
 
 
 def test_what_was_said_again_within_the_window_is_not_lost() -> None:
-    session = asked({1: FACTS[0], 26: FACTS[0]}, {28: FACTS[0]})
+    session = make_session({1: FACTS[0], 26: FACTS[0]}, {28: FACTS[0]})
     assert [hit for hit in lost(session, "last-20-messages")[1].hits if hit.text == FACTS[0]] == []
 
 
-def test_what_a_stand_in_still_says_is_not_lost() -> None:
-    session = asked({1: FACTS[0] + '" and so on' * 6_000}, {28: FACTS[0]})
+def test_what_a_placeholder_still_says_is_not_lost() -> None:
+    session = make_session({1: FACTS[0] + '" and so on' * 6_000}, {28: FACTS[0]})
     trace, found = lost(session, "short-tool-results")
     assert any(plan.is_changed for plan in trace.plans)
     assert [hit for hit in found.hits if hit.text == FACTS[0]] == []
@@ -122,14 +123,14 @@ def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_ha
     ],
 )
 def test_what_stands_in_the_body_in_any_form_is_not_lost(said: str, still: str) -> None:
-    session = asked({1: said}, {28: said})
+    session = make_session({1: said}, {28: said})
     assert [hit.text for hit in lost(session, "last-20-messages")[1].hits if hit.text == said] == [said]
-    session = asked({1: said, 26: still}, {28: said})
+    session = make_session({1: said, 26: still}, {28: said})
     assert [hit for hit in lost(session, "last-20-messages")[1].hits if hit.text == said] == []
 
 
 def test_the_name_of_a_parameter_and_what_is_within_its_value_are_in_the_body() -> None:
-    session = asked({1: "old_string", 2: "core/run.py"}, {28: "old_string", 29: "core/run.py"})
+    session = make_session({1: "old_string", 2: "core/run.py"}, {28: "old_string", 29: "core/run.py"})
     (edit, path) = (session.blocks[session.requests[n].stop - 1] for n in (26, 27))
     assert {hit.text for hit in lost(session, "last-20-messages")[1].hits} >= {"old_string", "core/run.py"}
     builder = Builder("planted", "test")
@@ -217,6 +218,24 @@ def test_of_a_hundred_losses_in_real_sessions_at_most_one_is_false() -> None:
     assert len(wrong) <= hits / 100, wrong
 
 
+@pytest.mark.parametrize("policy", ["as-recorded", "last-20-messages", "clear-tool-results"])
+def test_the_losses_of_some_requests_to_some_blocks_are_those_of_the_whole_session(policy: str) -> None:
+    """Also where only a summary holds the identifier, or a block that stays says it too."""
+    session = load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    trace, draw = replay(session, policy), random.Random(5)
+    hits = find_losses(trace, find_references(session)).hits
+    assert hits
+    for hit in draw.sample(hits, min(len(hits), 5)):
+        requests = range(max(0, hit.request - 5), min(len(trace.plans), hit.request + 60))
+        blocks = {*range(max(0, hit.block - 20), hit.block + 200)} - {other.block for other in hits[::5]} | {hit.block}
+        mine = [other for other in hits if other.request in requests and other.block in blocks]
+        assert hit in mine
+        assert find_losses_of(trace, requests, blocks) == mine
+    everything = range(len(trace.plans)), range(len(session.blocks))
+    assert tuple(find_losses_of(trace, *everything)) == hits
+    assert find_losses_of(trace, range(0), {1}) == find_losses_of(trace, range(3), ()) == []
+
+
 def test_identifiers_are_taken_from_escaped_json_and_prose_alike() -> None:
     assert find_identifiers(r'{"path":"src\/a.py","text":"one\nrun_all()\n"}') >= {"run_all"}
     assert find_identifiers("It costs 12345 at `some place`, see docs/a-b/c.md.") == {"12345", "some place", "docs/a-b/c.md"}
@@ -231,7 +250,7 @@ planted = st.dictionaries(st.integers(0, 29), st.sampled_from(FACTS), min_size=1
 def test_whatever_is_planted_is_lost_where_no_block_of_the_request_says_it_and_only_there(
     facts: dict[int, str], uses: dict[int, str], where: str
 ) -> None:
-    session = asked(facts, uses, where=where)
+    session = make_session(facts, uses, where=where)
     assert lost(session, "keep-everything")[1].hits == ()
     assert lost(session, "as-recorded")[1].hits == ()
     trace, found = lost(session, "last-20-messages")
@@ -252,7 +271,7 @@ def _texts(trace: Trace, n: int) -> list[Any]:
 
 
 def test_when_a_text_left_is_told_for_every_policy() -> None:
-    session = asked({1: FACTS[0]}, {})
+    session = make_session({1: FACTS[0]}, {})
     kept, cut = find_departures([replay(session, "keep-everything"), replay(session, "last-20-messages")], FACTS[0])
     assert (kept.spans, kept.out) == ((Span(2, 30),), None)
     assert len(cut.spans) == 1

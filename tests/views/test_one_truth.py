@@ -50,7 +50,7 @@ def recorded(request: pytest.FixtureRequest) -> tuple[Trace, Overview]:
     return trace, build_overview(trace)
 
 
-def some(trace: Trace) -> list[int]:
+def select_requests(trace: Trace) -> list[int]:
     """Requests to look at: both ends, each change of the fit, each cut, and some in between."""
     count = len(trace.plans)
     cuts = [n for n, plan in enumerate(trace.plans) if any(d.splice for d in plan.decisions)]
@@ -58,12 +58,12 @@ def some(trace: Trace) -> list[int]:
     return sorted({n for n in (0, count - 1, *edges, *cuts[:6], *range(0, count, max(1, count // 8))) if 0 <= n < count})
 
 
-def logged(trace: Trace) -> bool:
+def is_logged(trace: Trace) -> bool:
     """Whether the log holds system prompt or tools: what is hidden beside those is the provider's own, and in no body."""
     return any(block.bucket in ("system", "tools") for block in trace.session.blocks)
 
 
-def marked(trace: Trace, n: int) -> int:
+def get_marked(trace: Trace, n: int) -> int:
     """The prefix that the exact body names; 0 where it names none."""
     found = MARKED.search(format_exact_body(trace, n))
     return int(found[1].replace(",", "")) if found else 0
@@ -86,8 +86,8 @@ def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tupl
             == stepper["prefix"][n]
             == int(table[n]["prefix"])
         )
-    for n in some(trace):
-        assert marked(trace, n) == (0 if logged(trace) else trace.get_terms(n).prefix)
+    for n in select_requests(trace):
+        assert get_marked(trace, n) == (0 if is_logged(trace) else trace.get_terms(n).prefix)
     if heat is not None and len(view) <= figures.MAX_COLUMNS:
         assert [int(fact[2]) for fact in heat.customdata[0]] == [fit.prefix for fit in map(trace.get_terms, range(len(view)))]
 
@@ -101,7 +101,7 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
     stepper = json.loads(made.data)["requests"]
     whole = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     if policy != "as-recorded":  # what the tool cut or put back, and its log does not hold, is the record's alone
-        assert [other.get_terms(n) for n in range(len(whole))] == [fit.policy_terms for fit in whole]
+        assert [other.get_terms(n) for n in range(len(whole))] == [fit.get_policy_terms() for fit in whole]
         assert [other.get_terms(n).scale for n in range(len(whole))] == [fit.scale for fit in whole]
         assert not any(other.get_terms(n).reinjected or other.get_terms(n).cut for n in range(len(whole)))
     for name in ("prefix", "earlier", "reinjected", "scale", "unattributed"):
@@ -109,16 +109,16 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
     for n, fit in enumerate(whole):  # the prefix gives way where a recorded prompt is smaller
         assert stepper["prefix"][n] == (fit.prefix if policy != "as-recorded" else min(fit.prefix, trace.count_tokens(n)))
     assert made.sent_tokens == sum(other.count_tokens(n) for n in range(len(other.plans)))
-    for n in some(other):
-        assert marked(other, n) in (0, other.get_terms(n).prefix)
+    for n in select_requests(other):
+        assert get_marked(other, n) in (0, other.get_terms(n).prefix)
     for row in decision_log.iter_rows(other):
-        fit = other.get_terms(row["request"])
-        counted = fit.hidden_tokens + fit.unattributed + round(fit.scale * row["counted_after"])
+        terms = other.get_terms(row["request"])
+        counted = terms.hidden_tokens + terms.unattributed + round(terms.scale * row["counted_after"])
         summed = row["action"] == "condense" and "summary" in row["facts"]
         assert row["tokens_after"] == (other.count_tokens(row["request"]) if summed else counted)
 
 
-def drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
+def compute_drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
     """What the debugger draws of a request behind its last decision, computed from its columns as its script does."""
     first = stepper["first"][n - 1] if n else 0
     deltas = decisions.get("delta", [])[5 * first : 5 * stepper["first"][n]]
@@ -133,13 +133,13 @@ def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Ove
     other = turnscope.replay(trace.session, policy, trace.ledger)
     made = json.loads(build_steps(other).data)
     sizes = [other.count_tokens(n) for n in range(len(other.plans))]
-    assert [drawn(made["requests"], made["decisions"], n) for n in range(len(sizes))] == sizes
+    assert [compute_drawn(made["requests"], made["decisions"], n) for n in range(len(sizes))] == sizes
     for row in decision_log.iter_rows(other):
         terms, n = other.get_terms(row["request"]), row["request"]
         last = other.plans[n].server or other.plans[n].decisions
         if row["by"] == ("server" if other.plans[n].server else "policy") and row["decision"] == last[-1].seq:
             assert row["tokens_after"] == terms.predict(row["counted_after"]) == sizes[n]
-    for n in some(other):
+    for n in select_requests(other):
         parts = (terms := other.get_terms(n)).hidden_tokens + terms.unattributed
         assert sizes[n] == parts + round(terms.scale * other.plans[n].seen.tokens)
         assert (terms.error == 0.0) == (policy == "as-recorded" and view.recorded[n] >= 0), "an estimate says that it is one"
@@ -151,7 +151,7 @@ def test_envelope_heatmap_and_exports_give_the_totals_of_the_debugger(recorded: 
     assert sizes == view.prompts.tolist() == view.cells.sum(axis=1).tolist()
     assert all(told in (-1, size) for size, told in zip(sizes, view.recorded.tolist(), strict=True))
     assert sum(sizes) == build_steps(trace).sent_tokens
-    for n in some(trace):
+    for n in select_requests(trace):
         now = request_summary.summarize_request(view, trace, n)
         assert now.prompt == sum(segment.tokens for segment in now.segments) == sizes[n]
     table = list(csv.DictReader(io.StringIO(tables.overview_to_csv(view), newline="")))
@@ -167,7 +167,7 @@ def test_envelope_heatmap_and_exports_give_the_totals_of_the_debugger(recorded: 
 
 def test_a_block_weighs_the_same_on_every_page(recorded: tuple[Trace, Overview]) -> None:
     trace, view = recorded
-    for n in some(trace)[::3]:
+    for n in select_requests(trace)[::3]:
         for item in [i for i in build_detail(trace, view, n).items if i.state == "verbatim"][:40]:
             close = closeup.build_closeup(trace, Cursor(n, len(trace.plans[n].decisions)), item.at)
             assert close is not None
@@ -192,7 +192,7 @@ def test_a_log_that_holds_system_prompt_or_tools_has_no_prefix_but_what_its_prov
     recorded: tuple[Trace, Overview],
 ) -> None:
     trace, _ = recorded
-    if logged(trace):
+    if is_logged(trace):
         tools = any(block.bucket == "tools" for block in trace.session.blocks)
         assert all(0 <= fit.prefix <= (TOOL_INSTRUCTIONS if tools else 0) for fit in trace.fits)
 
@@ -213,7 +213,7 @@ def test_an_estimate_says_what_the_tool_had_cut_unrecorded(recorded: tuple[Trace
     made = json.loads(build_steps(other).data)["requests"]["uncut"]
     fits = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     assert made == [fit.cut for fit in fits]
-    for n in some(other):
+    for n in select_requests(other):
         said = " ".join(request_summary.list_notes(other, n))
         assert (f"{fits[n].cut:,} tokens here that its log does not name" in said) == bool(fits[n].cut)
     assert not any(trace.get_terms(n).max_overestimate for n in range(len(view)))

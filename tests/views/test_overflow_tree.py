@@ -76,9 +76,9 @@ def test_every_request_over_its_limit_has_a_ladder_and_no_other_has() -> None:
 
 def test_what_would_be_refused_is_counted_and_said_in_one_sentence() -> None:
     found = find_rejections(trace("chatbot-ui"))
-    said = "the first message must be a user's (126); a result has no call before it (15)"
-    assert found.sentence == f"141 of 325 requests would be refused by the API: {said}"
-    assert (found.first_request, found.count) == (184, 141)
+    said = "the first message must be a user's (126); a result has no call before it (14)"
+    assert found.sentence == f"140 of 325 requests would be rejected by the API: {said}"
+    assert (found.first_request, found.count) == (184, 140)
     assert format_problems(found.requests[184]) == "messages.0: the first message must be a user's"
     assert classify_problem(found.requests[184][0]) == "the first message must be a user's"
     assert find_rejections(trace("balanced")).sentence == ""
@@ -118,6 +118,6 @@ def test_a_request_is_judged_by_the_rules_of_its_own_provider() -> None:
     assert select_refused((first, stray), "Anthropic") == (first, stray)
     assert select_refused((first, stray), find_judge("a-model-nobody-knows", PRICES)) == ()
     assert Rejections(((stray,), ()), (("x", 1),), ("OpenAI", "")).sentence == (
-        "1 of 2 requests would be refused by the API (rules of OpenAI): x; "
+        "1 of 2 requests would be rejected by the API (rules of OpenAI): x; "
         "1 of 2 requests are not judged: their provider's rules are not known here"
     )

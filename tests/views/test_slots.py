@@ -8,7 +8,7 @@ import numpy as np
 import turnscope
 from claude_log import Log, call
 from conftest import let_go
-from long_session import long_session
+from long_session import make_long_session
 from turnscope import figures
 from turnscope.live import branches, injected_context
 from turnscope.live.chat import Chat, Settings
@@ -25,14 +25,14 @@ from turnscope.views.overview import Overview, build_overview
 from turnscope.views.slots import Slots, build_slots, count_slot_tokens, split_by_slot
 
 
-def parted(trace: Trace) -> tuple[Overview, Slots, Overview]:
+def split_slots(trace: Trace) -> tuple[Overview, Slots, Overview]:
     view = build_overview(trace)
     found = build_slots(trace, view)
     assert found
     return view, found, split_by_slot(view, found)
 
 
-def same_totals(view: Overview, apart: Overview) -> None:
+def check_totals(view: Overview, apart: Overview) -> None:
     assert (apart.cells >= 0).all()
     assert (apart.billed >= 0).all()
     assert (apart.cells.sum(axis=1) == view.cells.sum(axis=1)).all()
@@ -42,26 +42,32 @@ def same_totals(view: Overview, apart: Overview) -> None:
 
 
 def test_layers_have_rows_below_their_bucket_whose_tokens_are_those_of_the_envelope() -> None:
-    trace = turnscope.replay(long_session(40), "layered")
-    view, found, apart = parted(trace)
-    same_totals(view, apart)
+    trace = turnscope.replay(make_long_session(40), "layered")
+    view, found, apart = split_slots(trace)
+    check_totals(view, apart)
     assert set(found.names) == {"headers", "summaries", "context", "references"}
     last = trace.plans[-1]
     held = {slot: sum(counts) * float(view.scales[-1]) for slot, counts in count_slot_tokens(last.seen).items()}
     shown = dict(zip(found.names, found.tokens[-1].sum(axis=1).tolist(), strict=True))
     assert all(abs(shown[slot] - size) <= 1 for slot, size in held.items())
-    rows = [row for row in figures.draw_heatmap(view, measure="tokens", trace=trace, parts=found).data if row.type == "heatmap"]
+    rows = [
+        row
+        for row in figures.draw_heatmap(view, measure="tokens", trace=trace, rows=figures.RowStyle(parts=found)).data
+        if row.type == "heatmap"
+    ]
     names = [row.name for row in rows]
     at = names.index("Messages")
     assert names[at + 1 : at + 1 + len(found.names)] == [*found.labels]
     whole = {row.name: row for row in figures.draw_heatmap(view, measure="tokens", trace=trace).data if row.type == "heatmap"}
     tokens = np.sum([row.customdata[0][:, 2] for row in rows[at : at + 1 + len(found.names)]], axis=0)
     assert (tokens == whole["Messages"].customdata[0][:, 2]).all(), "together they are the bucket"
-    assert len({tuple(shade.values) for shade in figures.compute_shades(view, parts=found)}) == 1, "one scale for all of them"
+    assert len({tuple(shade.values) for shade in figures.compute_shades(view, each=False, parts=found)}) == 1, (
+        "one scale for all of them"
+    )
 
 
 def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
-    session = long_session(12)
+    session = make_long_session(12)
     whole, layered = (turnscope.replay(session, name) for name in ("keep-everything", "layered"))
     at = divergence.find_divergence(whole, layered)
     assert at == 2
@@ -76,7 +82,7 @@ def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
 
 
 def test_every_cut_and_every_retrieval_is_marked_as_what_it_is() -> None:
-    trace = turnscope.replay(long_session(12, {9: ("Tell me more.", {"ids": ["c2"], "format": "full"})}), "layered")
+    trace = turnscope.replay(make_long_session(12, {9: ("Tell me more.", {"ids": ["c2"], "format": "full"})}), "layered")
     marks = {(marker.request, marker.kind) for marker in build_overview(trace).markers}
     left = {p.request.n for p in trace.plans for d in p.decisions if d.rule == "keep_recent_conversations" and d.splice}
     assert {n for n, kind in marks if kind == "cut"} >= left > {12}, "also where an insert moved afterwards"
@@ -99,7 +105,7 @@ def test_what_a_log_says_that_its_tool_put_in_has_rows_too_and_bears_a_part_of_t
     assert found.labels == ("Skills",)
     assert (found.tokens[:, 0].sum(axis=1) > 100).all()
     apart = split_by_slot(view, found)
-    same_totals(view, apart)
+    check_totals(view, apart)
     assert apart.usd[:, view.cells.shape[1] :].sum() > 0
     for by in ("requests", "turns"):
         whole, more = (columns.build_grid(of, by, "cost", 10_000).values.sum() for of in (view, apart))  # type: ignore[arg-type]

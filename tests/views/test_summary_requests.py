@@ -40,9 +40,9 @@ def test_no_compaction_and_no_other_tool_asks_for_a_summary(tmp_path: Path) -> N
 
 
 def test_the_inferred_cost_is_what_the_tools_own_sum_has_beyond_ours() -> None:
-    from tests.wire import opened
+    from tests.wire import open_run
 
-    with opened(shared("data", "wire", "claude", "B2-acwindow100k")) as run:
+    with open_run(shared("data", "wire", "claude", "B2-acwindow100k")) as run:
         (path,) = run.transcripts.glob(".claude/projects/*/*.jsonl")
         trace = turnscope.replay(turnscope.load(path))
         sent = [row["response"]["usage"] for row in run.rows if row["kind"] == "summary"]

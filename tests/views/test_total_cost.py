@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from claude_log import Log, billed, call
+from claude_log import Log, call, find_billed
 from conftest import ROOT, SHARED
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def price(*use: int, rates: tuple[int | Decimal, ...] = PLAIN) -> Decimal:
     return sum((n * Decimal(rate) for n, rate in zip(use, rates, strict=True)), Decimal(0)) / 10**6
 
 
-def opened(log: Log, tmp_path: Path) -> Session:
+def open_log(log: Log, tmp_path: Path) -> Session:
     return turnscope.load(log.save(tmp_path / f"{log.session}.jsonl"))
 
 
@@ -54,7 +54,7 @@ def everyone(session: Session) -> Iterator[Session]:
         yield from everyone(other)
 
 
-def left_twice() -> Log:
+def make_left_twice() -> Log:
     """A path of three requests. One branch was left after the first; another root stands in the same file."""
     log = Log()
     log.user("an earlier beginning")
@@ -69,7 +69,7 @@ def left_twice() -> Log:
 
 
 def test_the_whole_bill_holds_branches_and_what_stands_before_another_root(tmp_path: Path) -> None:
-    view = turnscope.overview(opened(left_twice(), tmp_path))
+    view = turnscope.overview(open_log(make_left_twice(), tmp_path))
     path = price(10, 500, 0, 20) + price(7, 70, 500, 9)
     left = price(10, 4_000, 0, 20) + price(5, 60, 500, 8)
     assert (view.bill.path.usd, view.bill.branches.usd, view.bill.subagents.usd) == (path, left, None)
@@ -79,12 +79,12 @@ def test_the_whole_bill_holds_branches_and_what_stands_before_another_root(tmp_p
 
 
 def test_a_request_that_a_branch_repeats_is_billed_once(tmp_path: Path) -> None:
-    log = left_twice()
+    log = make_left_twice()
     log.user("told again", parent="")
     log.answer("m1", "Hello.", usage=(10, 500, 0, 20))
     log.user("and on")
     log.answer("m9", "On.", usage=(1, 1, 1, 1))
-    view = turnscope.overview(opened(log, tmp_path))
+    view = turnscope.overview(open_log(log, tmp_path))
     ids = {"a1": (10, 4_000, 0, 20), "m1": (10, 500, 0, 20), "b1": (5, 60, 500, 8), "m2": (7, 70, 500, 9), "m9": (1, 1, 1, 1)}
     assert view.total == sum(price(*use) for use in ids.values())
 
@@ -100,7 +100,7 @@ def test_subagents_are_in_it_with_their_own_model_and_their_stubs(tmp_path: Path
     text = "The door is on the left side of the house. " * 60
     agent.answer("x1", text, usage=(10, 300, 0, 2), model="claude-haiku-4-5-20251001")
     agent.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
-    view = turnscope.overview(opened(log, tmp_path))
+    view = turnscope.overview(open_log(log, tmp_path))
     below, tokens = view.bill.subagents, count_texts([text], make_estimator("claude-3"))[0]
     assert below.recorded_usd == price(10, 300, 0, 2, rates=(1, Decimal("1.25"), Decimal("0.1"), 5))
     assert (below.sessions, below.requests, below.counted) == (1, 1, 1)
@@ -118,7 +118,7 @@ def test_no_branch_is_put_together_to_price_it(tmp_path: Path, monkeypatch: pyte
     for n in range(300):
         log.user(f"way {n}", parent=first)
         log.answer(f"b{n}", "Gone.", usage=(5, 60, 500, 8))
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     monkeypatch.setattr(Branches, "__getitem__", lambda *_: pytest.fail("a branch was put together"))
     assert turnscope.overview(session).bill.branches.usd == 299 * price(5, 60, 500, 8)
 
@@ -126,7 +126,7 @@ def test_no_branch_is_put_together_to_price_it(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("file", CLAUDE, ids=lambda path: path.name)
 def test_the_recorded_sum_of_a_real_file_is_that_of_its_lines(file: Path) -> None:
     """Every answer once, by its id, at list price; with what was counted on top it is the price shown."""
-    lines = billed([file, *sorted(file.with_suffix("").glob("subagents/*.jsonl"))])
+    lines = find_billed([file, *sorted(file.with_suffix("").glob("subagents/*.jsonl"))])
     wanted = Decimal(0)
     for line in lines.values():
         used = parse_usage(line["message"]["usage"])
@@ -143,10 +143,10 @@ def test_the_recorded_sum_of_a_real_file_is_that_of_its_lines(file: Path) -> Non
 def test_no_cost_is_beyond_what_was_recorded_and_written(file: Path) -> None:
     """Law: recorded usage at list price <= what is shown <= that and the text of each answer, as counted, at output price."""
     for session in (one for every in turnscope.load_all(file) for one in everyone(every)):
-        bounded(session, turnscope.overview(session))
+        check_bounds(session, turnscope.overview(session))
 
 
-def bounded(session: Session, view: Overview) -> None:
+def check_bounds(session: Session, view: Overview) -> None:
     prices, ledger = load_prices(), turnscope.replay(session).ledger
     for request, total in zip(session.requests, view.totals, strict=True):
         if request.usage is None:
@@ -183,10 +183,10 @@ def test_the_same_bound_holds_for_any_answer(rows: list[tuple[str, str, str, int
         answer = builder.add_message("assistant", [{"type": kind, key: said}, {"type": "text", "text": "Done."}])
         builder.set_request(answer, model=SONNET_4, usage=Usage(size, output_tokens=out))
     session = builder.build()
-    bounded(session, turnscope.overview(session))
+    check_bounds(session, turnscope.overview(session))
 
 
-def searched(results: int = 40) -> list[dict[str, Any]]:
+def make_search(results: int = 40) -> list[dict[str, Any]]:
     """An answer as a server-side web search leaves it: what came back is encrypted, long, and no output."""
     page = {"type": "web_search_result", "title": "T", "url": "https://example.com", "encrypted_content": "x" * 20_000}
     use = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "doors"}}
@@ -194,7 +194,7 @@ def searched(results: int = 40) -> list[dict[str, Any]]:
     return [use, back, {"type": "text", "text": "It is open."}]
 
 
-def recorded(content: list[dict[str, Any]], question: str, **used: int) -> dict[str, Any]:
+def make_call(content: list[dict[str, Any]], question: str, **used: int) -> dict[str, Any]:
     request = {
         "model": "claude-sonnet-4-5",
         "max_tokens": 900,
@@ -214,8 +214,8 @@ def recorded(content: list[dict[str, Any]], question: str, **used: int) -> dict[
 def test_what_a_server_side_search_brought_back_is_no_output() -> None:
     """The answer holds 800,000 characters of results and 90 tokens of output; a fit over so few requests multiplies nothing."""
     calls = [
-        recorded(searched(), "a", input_tokens=140_000, output_tokens=90),
-        recorded(searched(3), "b", input_tokens=9_000, output_tokens=40),
+        make_call(make_search(), "a", input_tokens=140_000, output_tokens=90),
+        make_call(make_search(3), "b", input_tokens=9_000, output_tokens=40),
     ]
     source = Source(Path("log.jsonl"), "".join(json.dumps(one) + "\n" for one in calls).encode())
     for entry, used in zip(IMPORTER.entries(source), ((140_000, 90), (9_000, 40)), strict=True):
@@ -232,7 +232,7 @@ def test_what_is_counted_is_said_beside_the_recorded_sum(tmp_path: Path) -> None
     log.answer("m1", "Word after word after word. " * 4_000, usage=(10, 500, 0, 2))
     log.user("and")
     log.answer("m2", "Yes.", usage=(10, 500, 500, 2))
-    view = turnscope.overview(opened(log, tmp_path))
+    view = turnscope.overview(open_log(log, tmp_path))
     whole = view.bill.whole
     assert (whole.counted, whole.recorded_usd) == (1, price(10, 500, 0, 2) + price(10, 500, 500, 2))
     title = cards.render_title(view)
@@ -244,14 +244,14 @@ def test_what_is_counted_is_said_beside_the_recorded_sum(tmp_path: Path) -> None
 
 
 def test_header_library_and_repr_show_one_total(tmp_path: Path) -> None:
-    session = opened(left_twice(), tmp_path)
+    session = open_log(make_left_twice(), tmp_path)
     view = turnscope.overview(session)
     store = Store(tmp_path / "memory.sqlite")
     found = store.open(tmp_path / "s1.jsonl")
     assert found.overview.bill == view.bill == store.open(tmp_path / "s1.jsonl").overview.bill
     assert store.list_recent()[0].usd == str(view.total)
     assert f"${view.total:.4f}" in cards.render_title(view)
-    assert f"this path ${view.path_total:.4f}" in cards.render_title(view)
+    assert f"this branch ${view.path_total:.4f}" in cards.render_title(view)
     assert f"{view.total:.2f}" in repr(view)
     assert "branches $0.0" in view._repr_html_()
 
@@ -260,7 +260,7 @@ def test_the_answer_has_its_own_price_and_no_part_of_the_prompt_bears_it(tmp_pat
     log = Log()
     log.user("think")
     log.answer("m1", {"type": "thinking", "thinking": "Hm. " * 50, "signature": "s"}, "Done.", usage=(10, 500, 0, 300))
-    view = turnscope.overview(opened(log, tmp_path))
+    view = turnscope.overview(open_log(log, tmp_path))
     now = request_summary.summarize_request(view, turnscope.replay(turnscope.load(tmp_path / "s1.jsonl")), 0)
     thinking = next(segment for segment in now.segments if segment.name == "thinking")
     assert (thinking.tokens, thinking.usd) == (0, 0)
@@ -278,7 +278,7 @@ def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
     log.answer("m1", "One.", usage=(10, 500, 0, 20), costUSD=0.0025)
     log.user("older")
     log.answer("m2", "Two.", usage=(10, 0, 500, 20), costUSD=10**400)
-    session = opened(log, tmp_path)
+    session = open_log(log, tmp_path)
     view = turnscope.overview(session)
     assert [request.logged_usd for request in session.requests] == [0.0025, None]
     assert (view.bill.whole.logged, view.bill.whole.logged_usd) == (1, Decimal("0.0025"))
@@ -303,14 +303,14 @@ def test_an_answered_prompt_over_the_window_proves_the_next_one_from_the_start()
     assert view.windows.tolist() == [1_000_000] * 3
     assert [marker.kind for marker in view.markers] == []
     (found,) = view.evidence
-    assert found.sentence == "a window of 1,000,000 tokens, not 200,000: request 2 was answered with a prompt of 312,000"
+    assert found.sentence == "a window of 1,000,000 tokens, not 200,000: request 3 was answered with a prompt of 312,000"
     assert found.sentence in cards.render_title(view)
     assert "1.0M by its prompts" in cards.render_title(view)
     assert turnscope.overview(talk(150_000)).windows.tolist() == [200_000]
 
 
 def test_a_window_is_proved_by_one_prompt_alone_and_never_against_the_log() -> None:
-    assert turnscope.overview(talk(150_000, 312_000, answer=searched(1))).windows.tolist() == [200_000] * 2
+    assert turnscope.overview(talk(150_000, 312_000, answer=make_search(1))).windows.tolist() == [200_000] * 2
     assert turnscope.overview(talk(150_000, 312_000, window=250_000)).windows.tolist() == [250_000] * 2
     assert turnscope.overview(talk(150_000, 312_000, model="offline-16k")).windows.tolist() == [16_000] * 2
 

@@ -12,11 +12,11 @@ import turnscope
 from claude_log import Log
 from conftest import ROOT, shared
 from turnscope.errors import QueryError
-from turnscope.figures.shades import STEPS, Ramp
 from turnscope.views import ranges, request_summary, text_search, transcript
 from turnscope.views.detail import compare_requests
 from turnscope.views.events import CUT_KINDS, EVENTS, describe_event
 from turnscope.views.overview import Overview, build_overview
+from turnscope.views.shades import STEPS, Ramp
 from turnscope.views.text_search import Query
 
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
@@ -54,7 +54,7 @@ def test_a_line_says_why_its_block_is_not_there(compacted: Any) -> None:
     assert after.state == "absent"
     assert (
         after.because
-        == "compacted into a summary (the tool did it by itself, at 156,699 tokens by its own count), at request 50."
+        == "compacted into a summary (the tool did it by itself, at 156,699 tokens by its own count), at request 51."
     )
     assert before.tokens > 0
 
@@ -101,7 +101,7 @@ def test_what_was_cleared_where_it_stands_has_changed_and_neither_came_nor_went(
     agree(trace, view, n - 1, n)
     assert found.changed
     assert not {after.at for _, after in found.changed} & {item.at for item in (*found.added, *found.removed)}
-    assert all(before.state == "verbatim" and after.state == "stand-in" for before, after in found.changed)
+    assert all(before.state == "verbatim" and after.state == "placeholder" for before, after in found.changed)
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ class Run:
     @property
     def main(self) -> list[dict[str, Any]]:
         """The main requests that were answered, those of subagents with them."""
-        return [row for row in self.rows if row["kind"] in MAIN and answered(row)]
+        return [row for row in self.rows if row["kind"] in MAIN and is_answered(row)]
 
 
-def answered(row: dict[str, Any]) -> bool:
+def is_answered(row: dict[str, Any]) -> bool:
     """Whether the server answered a request: not refused, and not broken off before anything was sent."""
     response = row.get("response") or {}
     return response.get("status", 200) == 200
@@ -45,7 +45,7 @@ def folders(root: Path) -> list[Path]:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Run]:
+def open_run(folder: Path) -> Iterator[Run]:
     """A run, unpacked for as long as it is needed."""
     name = "/".join(folder.parts[-2:])
     if (folder / "wire.jsonl").is_file():

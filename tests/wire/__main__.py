@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from tests.wire import folders, opened
+from tests.wire import folders, open_run
 from tests.wire.compare import PARTS, compare
 
 
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     lost = 0
     print(f"{'run':<28}{'sent':>6}{'found':>6}{'exact':>6}  " + "".join(f"{part:>20}" for part in PARTS) + "   not sent")
     for folder in (found for path in paths for found in folders(path)):
-        with opened(folder) as run:
+        with open_run(folder) as run:
             made = compare(run)
         lost += sum(one.rebuilt is None for one in made)
         shares = [[one.equal[part] for one in made] for part in PARTS]

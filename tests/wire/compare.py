@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ class Compared:
 def compare(run: Run) -> list[Compared]:
     """Each main request of a run beside its rebuilt form, in the order in which they were sent."""
     found, sent = list(rebuilt(run.transcripts)), run.main
-    pairs = dict(_pairs([_tokens(row) for row in sent], [one.tokens for one in found]))
+    pairs = _pairs([_tokens(row) for row in sent], [one.tokens for one in found])
     return [_compare(row, found[pairs[n]] if n in pairs else None) for n, row in enumerate(sent)]
 
 
@@ -65,7 +64,8 @@ def rebuilt(folder: Path) -> Iterator[Rebuilt]:
                 key = (request.id, 0) if request.id else (session.id, request.n)
                 exact = "exact_requests" in session.about
                 one = Rebuilt(session.id, request.n, build_body(plan, session, as_recorded=True), tokens, exact)
-                found.setdefault(key, (request.sent_at or request.answered_at or 0.0, one))
+                if key not in found or found[key][1].tokens < tokens:  # a copy in a fork may say that it cost nothing
+                    found[key] = (request.sent_at or request.answered_at or 0.0, one)
     return (one for _, one in sorted(found.values(), key=lambda pair: pair[0]))
 
 
@@ -81,13 +81,13 @@ def sessions(folder: Path) -> Iterator[Session]:
         except turnscope.TurnscopeError:
             continue  # settings and databases that hold no conversation
         for entry in entries:
-            yield from _whole(turnscope.load(path, entry.id))
+            yield from _iter_sessions(turnscope.load(path, entry.id))
 
 
-def _whole(session: Session) -> Iterator[Session]:
+def _iter_sessions(session: Session) -> Iterator[Session]:
     yield session
     for part in (*session.branches, *session.subagents):
-        yield from _whole(part)
+        yield from _iter_sessions(part)
 
 
 def _compare(row: dict[str, Any], found: Rebuilt | None) -> Compared:
@@ -154,8 +154,18 @@ def _tokens(row: dict[str, Any]) -> tuple[int, int]:
     return prompt + cached, output + thoughts
 
 
-def _pairs(sent: list[tuple[int, int]], ours: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Positions of the same requests in both lists: what was billed tells which is which, and else their order."""
-    for how, a, b, i, j in SequenceMatcher(None, sent, ours, autojunk=False).get_opcodes():
-        if how == "equal" or (how == "replace" and b - a == j - i):
-            yield from zip(range(a, b), range(i, j), strict=True)
+def _pairs(sent: list[tuple[int, int]], ours: list[tuple[int, int]]) -> dict[int, int]:
+    """Positions of the same requests in both lists: what was billed tells which is which, and their order among equal ones.
+
+    Requests of several sessions at once may stand in another order in their logs. An answer that was broken off is logged
+    with fewer tokens than it had: its prompt tells it.
+    """
+    pairs: dict[int, int] = {}
+    for known in (2, 1):
+        places: dict[tuple[int, ...], list[int]] = {}
+        for place in sorted(set(range(len(ours))) - set(pairs.values())):
+            places.setdefault(ours[place][:known], []).append(place)
+        for place in sorted(set(range(len(sent))) - pairs.keys()):
+            if found := places.get(sent[place][:known]):
+                pairs[place] = found.pop(0)
+    return pairs

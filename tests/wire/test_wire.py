@@ -10,7 +10,7 @@ import pytest
 import turnscope
 from conftest import shared
 
-from tests.wire import folders, opened
+from tests.wire import folders, open_run
 from tests.wire.compare import Compared, compare, sessions
 from tests.wire.leaves import leaves
 
@@ -19,14 +19,14 @@ CLAUDE = ("A", "B2-acwindow100k", "C", "D-tui")
 
 @pytest.mark.parametrize("name", CLAUDE)
 def test_every_main_request_of_claude_code_is_rebuilt_to_the_letter(name: str) -> None:
-    with opened(shared("data", "wire", "claude", name)) as run:
+    with open_run(shared("data", "wire", "claude", name)) as run:
         made = compare(run)
     assert all(one.rebuilt and one.rebuilt.exact for one in made)
     assert [one.arrival for one in made if one.equal["tools"] < 1 or one.equal["messages"] < 1 or one.more] == []
     assert {one.missing.split(":")[1] for one in made} == {" 'x-anthropic-billing-header"}, "the tool does not record it"
 
 
-def missing_from(made: list[Compared]) -> set[int]:
+def find_missing(made: list[Compared]) -> set[int]:
     """The requests, by their order of arrival, whose messages are not those that were sent, to the letter."""
     return {one.arrival for one in made if one.equal["messages"] < 1 or one.more}
 
@@ -34,26 +34,36 @@ def missing_from(made: list[Compared]) -> set[int]:
 @pytest.mark.parametrize("name", ["A", "B2-thr0.1"])
 def test_every_message_of_gemini_cli_is_rebuilt(name: str) -> None:
     """System prompt and tools are not in its log."""
-    with opened(shared("data", "wire", "gemini", name)) as run:
+    with open_run(shared("data", "wire", "gemini", name)) as run:
         made = compare(run)
     assert all(one.rebuilt for one in made)
-    assert missing_from(made) == set()
+    assert find_missing(made) == set()
+
+
+def test_a_history_that_gemini_cli_writes_anew_adds_no_requests() -> None:
+    """After each mask, its log tells all that was said once more."""
+    with open_run(shared("data", "wire", "gemini", "B2-thr0.1")) as run:
+        (session,) = sessions(run.transcripts)
+    assert len(session.requests) == len(run.main)
+    masked = {seen.request for seen in session.observed if seen.edit.action == "truncate"}
+    assert len(masked) == 15
+    assert not any(seen.edit.action == "condense" for seen in session.observed)
 
 
 def test_messages_of_resumed_sessions_of_gemini_cli_are_rebuilt() -> None:
     """But for what the tool says in the model's name after an abort. The aborted request has no usage in the log."""
-    with opened(shared("data", "wire", "gemini", "C")) as run:
+    with open_run(shared("data", "wire", "gemini", "C")) as run:
         made = compare(run)
     assert [one.arrival for one in made if one.rebuilt is None] == [16]
     found = [one for one in made if one.rebuilt]
     assert min(one.equal["messages"] for one in found) > 0.999
-    assert missing_from(found) == {18, 19, 20}
+    assert find_missing(found) == {18, 19, 20}
 
 
 @pytest.mark.parametrize(("name", "aborted"), [("A2-gpt55", []), ("B2-limit60k", []), ("C", [15])])
 def test_every_item_of_codex_is_rebuilt(name: str, aborted: list[int]) -> None:
     """But for tools, which its log does not hold, and the base instructions, of which it holds another version."""
-    with opened(shared("data", "wire", "codex", name)) as run:
+    with open_run(shared("data", "wire", "codex", name)) as run:
         made = compare(run)
     assert [one.arrival for one in made if one.rebuilt is None] == aborted, "a request without usage in the log"
     found = [one for one in made if one.rebuilt]
@@ -65,7 +75,7 @@ def test_every_item_of_codex_is_rebuilt(name: str, aborted: list[int]) -> None:
 @pytest.mark.parametrize("name", ["A", "B1-100k"])
 def test_every_message_of_qwen_code_is_rebuilt(name: str) -> None:
     """But for the first two, about date and folder, which are in its log no more than system prompt and tools."""
-    with opened(shared("data", "wire", "qwen", name)) as run:
+    with open_run(shared("data", "wire", "qwen", name)) as run:
         made, bodies = compare(run), {row["n"]: row["body"] for row in run.main}
     assert all(one.rebuilt and not one.more for one in made)
     for one in made:
@@ -78,7 +88,7 @@ def test_every_message_of_qwen_code_is_rebuilt(name: str) -> None:
 @pytest.mark.parametrize(("name", "aborted"), [("A", []), ("B3-parts100k", []), ("C", [11])])
 def test_every_message_of_pi_is_rebuilt(name: str, aborted: list[int]) -> None:
     """But for the sentence around a summary. System prompt and tools are not in its log."""
-    with opened(shared("data", "wire", "pi", name)) as run:
+    with open_run(shared("data", "wire", "pi", name)) as run:
         made = compare(run)
     assert [one.arrival for one in made if one.rebuilt is None] == aborted, "a request without usage in the log"
     assert not any(one.more for one in made), "nothing that was not sent"
@@ -88,7 +98,7 @@ def test_every_message_of_pi_is_rebuilt(name: str, aborted: list[int]) -> None:
 @pytest.mark.parametrize(("name", "aborted"), [("A", []), ("B1-128k", []), ("C", [16])])
 def test_every_message_of_opencode_is_rebuilt(name: str, aborted: list[int]) -> None:
     """From its database, but for the line before a picture. System prompt and tools are not in it."""
-    with opened(shared("data", "wire", "opencode", name)) as run:
+    with open_run(shared("data", "wire", "opencode", name)) as run:
         made = compare(run)
     assert [one.arrival for one in made if one.rebuilt is None] == aborted, "a request without usage in the log"
     assert not any(one.more for one in made), "nothing that was not sent"
@@ -101,10 +111,10 @@ def test_messages_of_cline_are_rebuilt_as_they_were_sent(name: str) -> None:
 
     Tools are not in its log, nor the project's rules, which end its system prompt, nor which reads it left out as outdated.
     """
-    with opened(shared("data", "wire", "cline", name)) as run:
+    with open_run(shared("data", "wire", "cline", name)) as run:
         made = compare(run)
     assert all(one.rebuilt and one.equal["system"] > 0.97 for one in made)
-    assert len(missing_from(made)) <= 0.1 * len(made)
+    assert len(find_missing(made)) <= 0.1 * len(made)
     assert min(one.equal["messages"] for one in made) > 0.995
 
 
@@ -113,7 +123,7 @@ def test_messages_of_cline_are_rebuilt_as_they_were_sent(name: str) -> None:
 )
 def test_what_a_log_lacks_of_a_prompt_is_as_long_as_it_went_over_the_wire(tool: str, name: str) -> None:
     """The server counted characters / 4. The log holds neither system prompt nor tools: their size follows from the bills."""
-    with opened(shared("data", "wire", tool, name)) as run:
+    with open_run(shared("data", "wire", tool, name)) as run:
         sent = count_static(run.main[0]["body"])
         session = max(sessions(run.transcripts), key=lambda session: len(session.requests))
         prefix = turnscope.replay(session).fits[0].prefix

@@ -9,7 +9,7 @@ import click
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.sessions import name_errors, open_path
-from turnscope.library import advising, opening, trial_log
+from turnscope.library import advising, trial_log
 from turnscope.planning import policy_catalog
 from turnscope.settings import find_data_folder
 
@@ -17,7 +17,7 @@ from turnscope.settings import find_data_folder
 @click.command()
 @click.argument("path", type=click.Path(), help="A session file, or a folder of them; `-` reads standard input.")
 @options.policy("The policy whose parameters are searched: a built-in one, or one of yours.", None)
-@click.option("--trials", type=int, default=advising.TRIALS, show_default=True, help="How many settings to try.")
+@click.option("--trials", type=click.IntRange(1), default=advising.TRIALS, show_default=True, help="How many settings to try.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same advice.")
 @click.option("--turn", multiple=True, metavar="KEY", help="A parameter to vary, such as 1.keep; repeatable.")
 @click.option("--save", metavar="NAME", help="Save the advised policy among yours.")
@@ -28,7 +28,7 @@ def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...
     Exits with 1 where nothing can be advised. A search that was stopped goes on where it was when the same command runs again.
     """
     own = find_data_folder() / "policies"
-    chosen = opening.load_policy(policy, own if (own / f"{policy}.toml").is_file() else None)
+    chosen = options.load_policy(policy)
     try:
         with open_path(path) as file, name_errors(path):
             found = advising.advise(

@@ -25,9 +25,12 @@ from turnscope.library import checking
     help="Session files, or folders of them; `-` reads standard input.",
 )
 @options.policy("The policy that they are replayed under.")
-@click.option("--max-fill", type=float, metavar="PERCENT", help="The share of its window that a request may fill.")
+@click.option("--max-fill", type=options.Amount(), metavar="PERCENT", help="The share of its window that a request may fill.")
 @click.option(
-    "--max-usd", type=float, metavar="USD", help="What a session may cost: as billed, else with its prompt cache simulated."
+    "--max-usd",
+    type=options.Amount(),
+    metavar="USD",
+    help="What a session may cost: as billed, else with its prompt cache simulated.",
 )
 @click.option("--no-reject", is_flag=True, help="No request may be rejected, refused, or too long.")
 @click.option(
@@ -69,10 +72,11 @@ def command(
 def _check(paths: tuple[str, ...], limits: checking.Limits, policy: str) -> checking.CheckResults:
     """Every session of every path."""
     results: list[checking.CheckResult] = []
+    chosen = options.load_policy(policy)
     for path in paths:
         with open_path(path) as file:
             with name_errors(path):
                 ids = checking.list_entries(file)
-            found = [checking.check(file, limits, policy, id) for id in ids]
+            found = [checking.check(file, limits, chosen, id) for id in ids]
         results += [replace(each, path=format_path(path)) for each in found] if path == options.STANDARD_INPUT else found
     return checking.CheckResults(tuple(results))

@@ -27,6 +27,7 @@ from turnscope.errors import TurnscopeError
 
 COMMANDS = {
     "open": "Open the app on a session or a folder; the default command.",
+    "demo": "Walk through a sample session in seven stops.",
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",
     "calculate": "Calculate what policies do to a planned conversation.",
@@ -63,6 +64,7 @@ class CommandLine(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Group`. Words that name no command are arguments of `open`."""
         return super().parse_args(ctx, args if self._names_command(ctx, args) else [DEFAULT, *args])
 
     def _names_command(self, ctx: click.Context, args: Sequence[str]) -> bool:
@@ -86,7 +88,7 @@ class CommandLine(click.Group):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, *, standalone_mode: bool = True, **extra: Any
     ) -> int:
-        """Run a command. Gives its exit code, or exits with it in standalone mode; no error passes."""
+        """See `click.Group`. Gives the exit code of the command, or exits with it in standalone mode; no error passes."""
         with end_on_signals():
             code = self._exit_code(args, prog_name, **extra)
         if standalone_mode:
@@ -118,6 +120,7 @@ class CommandLine(click.Group):
         return ExitCode.ERROR
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Group`. One line without a command and one with it."""
         formatter.write_usage(ctx.command_path, "[PATH] [--port PORT] [--no-browser]")
         formatter.write_usage(ctx.command_path, "COMMAND ...", prefix=" " * len("Usage: "))
 
@@ -133,7 +136,7 @@ class CommandLine(click.Group):
             formatter.write_dl([(str(code.value), code.meaning) for code in ExitCode])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
-        """Commands by name, without importing one, and files, as those open; the options of the group and of `open`."""
+        """See `click.Group`. Commands by name, without importing one, and files; options of the group and of `open`."""
         if incomplete.startswith("-"):
             default = self._default()
             options = click.Command.shell_complete(self, ctx, incomplete)
@@ -149,7 +152,7 @@ class CommandLine(click.Group):
 
 @contextmanager
 def end_on_signals() -> Iterator[None]:
-    """End by an exception where the process is told to end, so that temporary files are removed."""
+    """End by an exception where the process receives SIGTERM, so that temporary files are removed."""
 
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)

@@ -5,28 +5,42 @@ from __future__ import annotations
 import click
 
 from turnscope.cli import options
-from turnscope.cli.output import write_rows
+from turnscope.cli.output import is_terminal, note, write, write_rows
 from turnscope.cli.sessions import open_session
 from turnscope.library.comparing import COMPARED_POLICIES, compare
+from turnscope.views.comparison import RowPrinter, format_assumptions
+from turnscope.views.recommendation import recommend
 
 
 @click.command()
 @options.session_path
 @options.policies(COMPARED_POLICIES)
 @options.conversation
-@click.option("--model", default="", help="Replay as if this model had been asked; default: those of the record.")
-@click.option("--window", type=int, default=0, metavar="TOKENS", help="Its context window; default: the model's own.")
-@click.option("--limit", type=int, default=0, metavar="TOKENS", help="The largest prompt; default: as each policy says.")
+@click.option("--model", default="", help="Replay as if this model had answered; default: those of the record.")
+@click.option("--window", type=click.IntRange(0), default=0, metavar="TOKENS", help="Its window; default: the model's own.")
+@click.option("--limit", type=click.IntRange(0), default=0, metavar="TOKENS", help="The largest prompt; default: by policy.")
 @options.rows
 def command(
     path: str, policies: list[str], conversation: str, model: str, window: int, limit: int, as_json: bool, as_csv: bool
 ) -> int:
     """Compare policies on a session.
 
-    A row per policy: its cost with the prompt cache simulated, how full the window got, what it refused, and how many
-    references of later answers it lost. JSON also has the tokens of every request and every lost reference.
+    A row per policy: its cost in dollars of the bill with the prompt cache simulated, how full the window got, what it
+    refused, and how many references of later answers it lost. JSON also has the tokens of every request and every lost
+    reference.
     """
+    chosen = [options.load_policy(name) for name in policies]
     with open_session(path, conversation) as session:
-        found = compare(session, policies, model=model, window=window, limit=limit)
-    write_rows(found, as_json=as_json, as_csv=as_csv)
+        if as_json or as_csv or not is_terminal():
+            found = compare(session, chosen, model=model, window=window, limit=limit)
+            write_rows(found, as_json=as_json, as_csv=as_csv)
+            return 0
+        printer = RowPrinter([each.title for each in chosen])
+        write(f"{printer.heading}\n")
+        found = compare(
+            session, chosen, model=model, window=window, limit=limit, on_row=lambda row: write(f"{printer.format(row)}\n")
+        )
+    write(f"\n{format_assumptions()}\n")
+    if answer := recommend(found.rows, model):
+        note(f"{answer.text} {answer.more}".rstrip())
     return 0

@@ -27,4 +27,4 @@ class ExitCode(IntEnum):
     HANGUP = 129, "The terminal was closed."
     INTERRUPTED = 130, "Ctrl-C stopped the command."
     PIPE_CLOSED = 141, "The program that reads the output ended first, as `head` does."
-    TERMINATED = 143, "The command was told to end (SIGTERM)."
+    TERMINATED = 143, "The command received SIGTERM."

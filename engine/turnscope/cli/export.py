@@ -10,8 +10,11 @@ from turnscope.atomic_file import replace_file
 from turnscope.cli import options, output
 from turnscope.cli.sessions import open_thread
 from turnscope.errors import UnknownEntry
+from turnscope.library import opening
+from turnscope.session.model import Session
 from turnscope.session.thread import Thread
 from turnscope.share import export_formats
+from turnscope.share.redact import check_masked, redact
 
 FORMS = export_formats.list_formats()
 
@@ -21,22 +24,46 @@ FORMS = export_formats.list_formats()
 @click.option("--as", "form", type=click.Choice([*FORMS]), default="json", show_default=True, help="The format.")
 @options.conversation
 @click.option("--branch", default="", metavar="ID", help="A branch, by the id of its leaf; default: the main path.")
+@click.option("--masked", is_flag=True, help="Take secrets and personal data out, as a masked report does.")
+@options.removed_words
 @click.option("--output", "target", type=options.OUTPUT, help="The file to write; default: standard output.")
-def command(path: str, form: str, conversation: str, branch: str, target: Path | None) -> int:
+def command(
+    path: str,
+    form: str,
+    conversation: str,
+    branch: str,
+    masked: bool,
+    without: tuple[str, ...],
+    names: bool,
+    target: Path | None,
+) -> int:
     """Write a session in another format.
 
     Every format opens in Turnscope again.
     """
+
+    def make(thread: Thread) -> bytes:
+        session = _find_session(thread, branch)
+        if not masked and (without or names):
+            raise click.UsageError("--without and --names are for --masked.")
+        if not masked:
+            return FORMS[form].encode(session)
+        words = options.list_removed_words(session, without, names=names)
+        redacted = redact(session, opening.count_session(session), "masked", words)
+        made = FORMS[form].encode(redacted.session)
+        check_masked(made.decode("utf-8", "replace"), redacted)
+        return made
+
     if target is None:
         with open_thread(path, conversation) as thread:
-            output.write(_export(thread, form, branch))
+            output.write(make(thread))
         return 0
     with replace_file(target) as part, open_thread(path, conversation) as thread:
-        part.write_bytes(_export(thread, form, branch))
+        part.write_bytes(make(thread))
     return 0
 
 
-def _export(thread: Thread, form: str, branch: str) -> bytes:
+def _find_session(thread: Thread, branch: str) -> Session:
     if branch and branch not in thread.leaves:
         raise UnknownEntry(f"there is no branch {branch!r}", hint=f"There are: {', '.join(thread.leaves)}.")
-    return FORMS[form].encode(thread.get_path(branch))
+    return thread.get_path(branch)

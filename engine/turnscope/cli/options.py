@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from turnscope.settings import find_data_folder
+
+if TYPE_CHECKING:
+    from turnscope.planning.policy import Policy
+    from turnscope.session.model import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,12 +23,38 @@ AS_RECORDED = "as-recorded"
 OUTPUT = click.Path(path_type=Path)
 
 
+class Amount(click.ParamType[float]):
+    """A number that a limit can be: finite, and not negative."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """See `click.ParamType`."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            self.fail(f"{value!r} is no amount: a number from 0 on is wanted.", param, ctx)
+        return number
+
+
 def complete_policies(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Names of built-in policies; where several stand with commas between them, of the last one."""
     from turnscope.planning import policy  # only who completes a policy waits for it
 
     before, comma, last = incomplete.rpartition(",")
     return [CompletionItem(f"{before}{comma}{name}") for name in policy.list_policies() if name.startswith(last)]
+
+
+def load_policy(name: str) -> Policy:
+    """Load a policy that an option names: a built-in one, one of a package, or one of the user's own."""
+    from turnscope.library import opening  # only who needs a policy waits for these
+    from turnscope.planning import policy
+
+    folder = find_data_folder() / "policies"
+    own = name in policy.list_policies(folder) and policy.resolve_name(name) not in policy.list_policies()
+    return opening.load_policy(name, folder if own else None)
 
 
 def session_path(function: F) -> F:
@@ -37,7 +70,12 @@ def conversation(function: F) -> F:
 
 
 def policy(text: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
-    """The option `--policy`: one name; required where there is no default."""
+    """The option `--policy`: one name; required where there is no default.
+
+    Args:
+        text: Its line of help.
+        default: The policy where none is named; None = one has to be named.
+    """
     return click.option(
         "--policy",
         default=default,
@@ -78,3 +116,28 @@ def _one_form(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
     if value and (ctx.params.get("as_json") or ctx.params.get("as_csv")):
         raise click.UsageError("--json and --csv exclude each other.", ctx)
     return value
+
+
+def removed_words(function: F) -> F:
+    """The options `--without` and `--names`: what else is taken out of masked texts."""
+    function = click.option(
+        "--names", is_flag=True, help="Take out names of people, places and organisations too, as presidio recognises them."
+    )(function)
+    text = "A further word to take out of masked texts, such as a name; may be repeated."
+    return click.option("--without", multiple=True, metavar="WORD", help=text)(function)
+
+
+def list_removed_words(session: Session, without: Sequence[str], *, names: bool) -> tuple[str, ...]:
+    """List what is taken out of masked texts beside secrets and personal data.
+
+    Args:
+        session: The session.
+        without: The words of `--without`.
+        names: Whether names are recognised, too.
+
+    Raises:
+        TurnscopeError: The recogniser of names is not installed.
+    """
+    from turnscope.share import names as recognised  # only who asks for it loads a recogniser
+
+    return (*without, *(recognised.find_names(session, recognised.load_recogniser()) if names else ()))

@@ -1,4 +1,4 @@
-"""What commands print: a table for a terminal, CSV for a pipe, JSON where it is asked for; notes on standard error."""
+"""What commands print: a table for a terminal, CSV for a pipe, JSON on request; notes on standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ class Rows(Protocol):
 
 
 def write_rows(result: Rows, *, as_json: bool, as_csv: bool) -> None:
-    """Print a result as JSON or CSV where that is asked for; else as a table to a terminal, as CSV to a pipe or a file."""
+    """Print a result as JSON or CSV on request; else as a table to a terminal, as CSV to a pipe or a file.
+
+    Args:
+        result: The rows.
+        as_json: Print JSON.
+        as_csv: Print CSV, also to a terminal; JSON goes before it.
+    """
     if as_json:
         write(result.to_json())
     elif as_csv or not is_terminal():
@@ -38,7 +44,12 @@ def write(text: str | bytes) -> None:
 
 
 def write_error(what: str, hint: str = "") -> None:
-    """Say on standard error what is wrong, and what to do about it."""
+    """Say on standard error what is wrong, and what to do about it.
+
+    Args:
+        what: What is wrong, with or without a full stop.
+        hint: What to do about it, as a sentence; "" = nothing.
+    """
     stop = "" if what.endswith((".", "?", "!")) else "."
     note(f"{what}{stop}{f' {hint}' if hint else ''}")
 

@@ -22,7 +22,7 @@ from turnscope.session.model import Session
 from turnscope.session.thread import Thread
 
 SPOOLED = "standard input"  # name of the temporary file, and of `-` in messages
-COUNTED = 1_000  # conversations; of more it is said that there are more
+COUNTED = 1_000  # conversations; a note says that there are more
 LISTED = 20  # ids that an error names
 
 
@@ -49,9 +49,14 @@ def open_path(path: str) -> Iterator[Path]:
 
 @contextmanager
 def open_thread(path: str, conversation: str = "") -> Iterator[Thread]:
-    """The conversation with this id at `path`, "" = the main one; a note says which one where there are several.
+    """The conversation at a path; a note says which one where there are several and none is named.
 
-    TurnscopeError, naming the path, where it cannot be read.
+    Args:
+        path: A file or a folder, or `-` for standard input.
+        conversation: The conversation's id; "" = the main one.
+
+    Raises:
+        TurnscopeError: It cannot be read. The message names the path.
     """
     with open_path(path) as file:
         with name_errors(path):
@@ -81,7 +86,12 @@ def _count(ids: Sequence[str]) -> str:
 
 @contextmanager
 def open_session(path: str, conversation: str = "") -> Iterator[Session]:
-    """The main branch of a conversation, as `open_thread` finds it."""
+    """The main branch of a conversation, as `open_thread` finds it.
+
+    Args:
+        path: A file or a folder, or `-` for standard input.
+        conversation: The conversation's id; "" = the main one.
+    """
     with open_thread(path, conversation) as thread:
         yield thread.session
 
@@ -97,7 +107,12 @@ def name_errors(path: str) -> Iterator[None]:
 
 
 def name_path(what: str, path: str) -> str:
-    """A sentence about a file with the path as the user wrote it, instead of the file's name or before all."""
+    """A sentence about a file with the path as the user wrote it, instead of the file's name or before all.
+
+    Args:
+        what: The sentence.
+        path: The path as the user wrote it.
+    """
     where = format_path(path)
     name = Path(where).name
     if where in what:

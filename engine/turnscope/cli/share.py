@@ -11,8 +11,8 @@ from turnscope.cli import options
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.output import write_error
 from turnscope.cli.sessions import open_session
-from turnscope.share.redact import LEVELS, Level
-from turnscope.share.report import RedactionError, build_report
+from turnscope.share.redact import LEVELS, Level, RedactionError
+from turnscope.share.report import build_report
 
 
 @click.command()
@@ -21,10 +21,11 @@ from turnscope.share.report import RedactionError, build_report
     "target", type=options.OUTPUT, metavar="OUTPUT", help="The file to write; one that ends in .md gets the summary alone."
 )
 @click.option(
-    "--level", type=click.Choice([*LEVELS]), default="no content", show_default=True, help="How much the report tells."
+    "--level", type=click.Choice([*LEVELS]), default="no content", show_default=True, help="How much the report shows."
 )
+@options.removed_words
 @options.conversation
-def command(path: str, target: Path, level: Level, conversation: str) -> int:
+def command(path: str, target: Path, level: Level, without: tuple[str, ...], names: bool, conversation: str) -> int:
     """Write a redacted report of a session.
 
     The report is one HTML file that opens without a network. Exits with 1, and writes nothing, where something that the level
@@ -33,7 +34,7 @@ def command(path: str, target: Path, level: Level, conversation: str) -> int:
     try:
         with replace_file(target) as part:
             with open_session(path, conversation) as session:
-                made = build_report(session, level)
+                made = build_report(session, level, words=options.list_removed_words(session, without, names=names))
             part.write_text(made.markdown if target.suffix == ".md" else made.html, encoding="utf-8")
     except RedactionError as error:
         write_error(error.what, error.short_hint)

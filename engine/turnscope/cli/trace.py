@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -10,7 +11,12 @@ from turnscope.atomic_file import replace_file
 from turnscope.cli import options
 from turnscope.cli.sessions import open_session
 from turnscope.library import opening
+from turnscope.planning.assemble import AS_RECORDED
+from turnscope.session.model import Session
+from turnscope.session.thread import iter_descendants
+from turnscope.share.redact import check_masked, redact
 from turnscope.telemetry import export, replays
+from turnscope.views.total_cost import freeze_estimates
 
 
 @click.command()
@@ -19,13 +25,38 @@ from turnscope.telemetry import export, replays
 @options.policy("The policy that the session is replayed under.")
 @options.conversation
 @click.option("--content", is_flag=True, help="Write prompts and answers as well: the whole prompt in each span.")
-def command(path: str, target: Path, policy: str, conversation: str, content: bool) -> int:
+@click.option("--masked", is_flag=True, help="Take secrets and personal data out of them, as a masked report does.")
+@options.removed_words
+def command(
+    path: str,
+    target: Path,
+    policy: str,
+    conversation: str,
+    content: bool,
+    masked: bool,
+    without: tuple[str, ...],
+    names: bool,
+) -> int:
     """Write requests and decisions as OpenTelemetry spans.
 
-    The file opens in Turnscope as the same requests.
+    The file opens in Turnscope as the same requests. Under the record they include those of branches and subagents.
     """
+    if not masked and (without or names):
+        raise click.UsageError("--without and --names are for --masked.")
     with replace_file(target) as part, open_session(path, conversation) as session:
-        trace = opening.replay(session, policy)
-        count = export.write_spans(part, replays.iter_spans(trace, content=content))
-    click.echo(f"{count:,} spans of {len(trace.plans):,} requests are in {target}")
+        trace, redacted = opening.replay(session, policy), None
+        if masked:
+            words = options.list_removed_words(session, without, names=names)
+            redacted = redact(freeze_estimates(trace), trace.ledger, "masked", words)  # counted before texts are taken out
+            trace = opening.replay(redacted.session, policy, ledger=redacted.ledger)
+        below = replays.iter_spans_below(trace.session, opening.replay, content=content) if policy == AS_RECORDED else ()
+        count = export.write_spans(part, chain(replays.iter_spans(trace, content=content), below))
+        if redacted:
+            check_masked(part.read_text(encoding="utf-8"), redacted)
+    click.echo(f"{count:,} spans of {_count_requests(session, policy):,} requests are in {target}")
     return 0
+
+
+def _count_requests(session: Session, policy: str) -> int:
+    below = sum(len(each.own.requests) for each in iter_descendants(session)) if policy == AS_RECORDED else 0
+    return len(session.requests) + below

@@ -35,6 +35,20 @@ class PrefixPrior(Struct, frozen=True, gc=False):
     source: str
 
 
+class PolicyEstimate(Struct, frozen=True, gc=False):
+    """What the fit over the requests so far says of a policy other than the record (`reconciliation.Fit.get_policy_terms`).
+
+    Attributes:
+        hidden: the provider's tokens that the log does not hold and every policy sends.
+        scale: the provider's tokens per counted one.
+        error: share of the prompt by which a prediction with it may miss.
+    """
+
+    hidden: int
+    scale: float
+    error: float
+
+
 class Calibration(Struct, frozen=True, gc=False):
     """What the requests so far say about the provider's token counts.
 
@@ -57,6 +71,7 @@ class Calibration(Struct, frozen=True, gc=False):
     cached: int = 0  # tokens that the newest request left in the provider's cache
     static: int = 0  # tokens of system prompt and tools, as a cache that lost all else was seen to hold them; 0 = none was
     prior: PrefixPrior | None = None  # what it started with; None once it has learned
+    estimate: PolicyEstimate | None = None  # what other policies than the one that was billed are planned with
 
     @staticmethod
     def start(mid_conversation: bool = False, prior: PrefixPrior | None = None) -> Calibration:
@@ -105,8 +120,16 @@ class Calibration(Struct, frozen=True, gc=False):
         return replace(self, hidden=HiddenTokens(base, 0, back, 0, base, start), compacted=True, missed_after=after)
 
     def adapt_to_policy(self) -> Calibration:
-        """Adapt to a policy other than the recorded one: drop what the tool re-injected, and add what it cut unrecorded."""
-        return replace(self, hidden=self.hidden.lasting)
+        """Adapt to a policy other than the recorded one: drop what the tool re-injected, and add what it cut unrecorded.
+
+        Such a policy sends another share of what was counted, so it matters what of a bill is hidden and what is scale. The
+        newest bill cannot show that; the fit over all of them does.
+        """
+        if self.estimate is None:
+            return replace(self, hidden=self.hidden.lasting)
+        known = HiddenTokens.from_level(self.estimate.hidden, mid_conversation=False)
+        error, scale = self.estimate.error, self.estimate.scale
+        return replace(self, hidden=known, scale=scale, missed=error, compacted=False, estimate=None)
 
     def learn(self, counted: int, recorded: int, model: str, read: int = 0, written: int = 0) -> Calibration:
         """Learn from one more request with usage. Another model starts anew, except for what is hidden.

@@ -34,7 +34,7 @@ class CountingProcess:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = (sys.executable, "-P", __file__, encoding)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
-        self.timed_out = False  # the worker ended because nobody asked
+        self.timed_out = False  # the worker ended because there was nothing to count
         self._last_used = monotonic()
         self._idle = self._start_timer(IDLE_SECONDS)
         register(self.end)

@@ -64,13 +64,13 @@ def _load_counter(family: str) -> Callable[[str], int]:
     version, frame = CTOK_VERSIONS[family], FRAME_TOKENS[family]
     import ctok
 
-    def plain(text: str) -> int:
+    def count_plain(text: str) -> int:
         return int(ctok.token_count(text, version)) - frame
 
     try:
         return _make_segment_counter(version, frame)
     except (ImportError, AttributeError, TypeError, ValueError):  # another version of ctok, built differently
-        return plain
+        return count_plain
 
 
 def _make_segment_counter(version: str, frame: int) -> Callable[[str], int]:
@@ -144,7 +144,7 @@ def main() -> int:
 
 
 class _Worker:
-    """A running worker process, asked one line at a time: this interpreter with this module, or the caller's command."""
+    """A running worker process that answers one line at a time: this interpreter with this module, or the caller's command."""
 
     def __init__(self, command: Sequence[str]) -> None:
         pipe = subprocess.PIPE
@@ -191,7 +191,7 @@ class ExactCounts:
         self._command = tuple(command)
         self._lock = threading.Condition()
         self._jobs: deque[_Job] = deque()
-        self._asked: set[tuple[str, str]] = set()
+        self._requested: set[tuple[str, str]] = set()
         self._known: dict[tuple[str, str], int | None] = {}  # None: tried, and cannot be counted
         self._running = False
         self._worker: _Worker | None = None
@@ -208,7 +208,7 @@ class ExactCounts:
     def progress(self) -> tuple[int, int]:
         """Texts done (counted, or found impossible to count) and texts requested, each distinct text once."""
         with self._lock:
-            return len(self._known), len(self._asked)
+            return len(self._known), len(self._requested)
 
     def start(self, items: Iterable[tuple[str, str]], family: str, done: Callable[[dict[str, int]], None]) -> bool:
         """Count texts in the background, each digest once. Returns at once.
@@ -227,7 +227,7 @@ class ExactCounts:
         with self._lock:
             if self._closed or self.failed:
                 return False
-            self._asked.update((family, digest) for digest in texts)
+            self._requested.update((family, digest) for digest in texts)
             self._jobs.append(_Job(family, texts, done))
             if not self._running:
                 self._running = True

@@ -28,8 +28,8 @@ def compute_least_fall(prompt: float) -> float:
 class HiddenTokens(Struct, frozen=True, gc=False):
     """The level of a request in its parts: `prefix + earlier + reinjected - cut`, in tokens.
 
-    `prefix`: system prompt and tools. `earlier`: what was said before the log begins; it includes system prompt and tools where
-    nothing tells them apart. `reinjected`: what the tool added after the last compaction. `cut`: what left the prompt though
+    `prefix`: system prompt and tools. `earlier`: the conversation before the log begins, with system prompt and tools where
+    nothing separates them. `reinjected`: what the tool added after the last compaction. `cut`: what left the prompt though
     the log has no record of it. `base`: the prefix without what crept in since the conversation, or its part after a
     compaction, began; a compaction removes that too. `start`: the prefix of the first request.
     """

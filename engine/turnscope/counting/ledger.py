@@ -19,6 +19,7 @@ from turnscope.session.model import BUCKETS, Block, Bucket, Counts, Message, Par
 PER_MESSAGE = 4  # tokens that frame one message (role markers); the fit of a session corrects the rest
 _UNFRAMED = ("system", "tools")
 _SEALED = ("thinking", "redacted_thinking")
+_BUCKETS = {"tool": Bucket.TOOLS, "tool_result": Bucket.TOOL_RESULTS, "thinking": Bucket.THINKING}  # else of messages
 _INDEX = {bucket: i for i, bucket in enumerate(BUCKETS)}
 
 
@@ -141,9 +142,7 @@ def find_bucket(part: Part) -> Bucket:
     """Find the bucket of a placeholder's part, from its place and kind."""
     if part.place == "system" or part.kind == "system":
         return Bucket.SYSTEM
-    return {"tool": Bucket.TOOLS, "tool_result": Bucket.TOOL_RESULTS, "thinking": Bucket.THINKING}.get(
-        part.kind, Bucket.MESSAGES
-    )
+    return _BUCKETS.get(part.kind, Bucket.MESSAGES)
 
 
 def build_ledger(

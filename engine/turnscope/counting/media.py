@@ -125,11 +125,11 @@ def count_claude_image(width: int, height: int, family: str) -> int:
     max_edge, budget = HIGH_TIER if family in HIGH_FAMILIES else STANDARD_TIER
     long, short = max(width, height), min(width, height)
 
-    def at(edge: int) -> int:
+    def count_patches(edge: int) -> int:
         return ceil(edge / PATCH) * ceil(max(round(edge * short / long), 1) / PATCH)
 
-    fits = bisect_right(range(1, min(long, max_edge) + 1), budget, key=at)
-    return at(max(fits, 1))
+    fits = bisect_right(range(1, min(long, max_edge) + 1), budget, key=count_patches)
+    return count_patches(max(fits, 1))
 
 
 def count_openai_image(width: int, height: int, detail: str = "high") -> int:

@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "earlier", "reinjected", "unattributed")
+STATIC_BUCKETS = 2  # the first cells: system prompt and tools, which the same requests send with the same tokens
 HIDDEN_CELLS = ("prefix", "earlier", "reinjected")  # parts of the prompt that the log does not hold
 SEGMENT_REQUESTS = 8  # least length of a segment that nothing but its level marks
 GROWTH_LIMIT = 3.0  # factor; growth outside counted / 3 .. counted x 3 is hidden content, not scale
@@ -36,9 +37,11 @@ DRIFT_LIMIT = 0.25  # share by which the scale of a segment may differ: counts o
 class Terms:
     """What turns the counted tokens of one request into the provider's: hidden parts, a scale, and an unattributed remainder.
 
-    All are tokens but `scale` and `error`. `cut`: tokens that left though the log has no record of it; which blocks is unknown,
-    so the scale is that much smaller. `overcounted`: tokens counted beyond what was billed. `error`: see `Fit`; 0 where the
-    request was recorded. `max_overestimate`: upper bound of the overestimate: tokens that the tool had cut unrecorded.
+    All are tokens but the scales and `error`. `static_scale`: where system prompt and tools have a scale of their own; 0 = they
+    have not. `static`: counted tokens of these. `cut`: tokens that left though the log has no record of it; which blocks is
+    unknown, so the scale is that much smaller. `overcounted`: tokens counted beyond what was billed. `error`: see `Fit`; 0
+    where the request was recorded. `max_overestimate`: upper bound of the overestimate: tokens that the tool had cut
+    unrecorded.
     """
 
     prefix: int
@@ -50,6 +53,8 @@ class Terms:
     overcounted: int = 0
     error: float | None = None
     max_overestimate: int = 0
+    static_scale: float = 0.0
+    static: int = 0
 
     @property
     def hidden_tokens(self) -> int:
@@ -58,7 +63,21 @@ class Terms:
 
     def predict(self, counted: int) -> int:
         """Predict the provider's tokens of `counted` ones, hidden parts included."""
-        return self.hidden_tokens + round(self.scale * counted) + self.unattributed
+        return self.hidden_tokens + self._convert(counted) + self.unattributed
+
+    def get_scale(self, bucket: int) -> float:
+        """Return the provider's tokens per counted one in a bucket, by its place among the five."""
+        return self.static_scale or self.scale if bucket < STATIC_BUCKETS else self.scale
+
+    def convert(self, counts: Sequence[int]) -> int:
+        """Convert the counted tokens of the five buckets, or of a piece of a prompt, into the provider's."""
+        static = sum(counts[:STATIC_BUCKETS])
+        return round(self.get_scale(0) * static + self.scale * (sum(counts) - static))
+
+    def _convert(self, counted: int) -> int:
+        """The provider's tokens of a whole envelope."""
+        static = self.static if self.static_scale else 0
+        return round(self.static_scale * static) + round(self.scale * (counted - static))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +86,9 @@ class Fit:
 
     `cut_at_start`: the tokens of `cut` that left at `start`, where that is known: the prompt fell there by itself. `error`:
     share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `injected`: tokens
-    that came in beside what was said; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what
-    the counter misses is its own error and no part that it does not know. `miscounted`: by request, the tokens billed beyond
+    that the tool injected; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what
+    the counter misses is its own error and no part that it does not know. `static_scale`: where it is known by itself, that of
+    system prompt and tools; 0 = `scale`. `miscounted`: by request, the tokens billed beyond
     all parts that are an error of counting (see `_add_miscounted`).
     """
 
@@ -83,6 +103,7 @@ class Fit:
     error: float | None = None
     injected: int = 0
     whole: bool = False
+    static_scale: float = 0.0
     miscounted: tuple[int, ...] = ()
 
     @property
@@ -90,15 +111,26 @@ class Fit:
         """Tokens that the log does not hold."""
         return self.prefix + self.earlier + self.reinjected + self.injected
 
-    @property
-    def policy_terms(self) -> Terms:
-        """The terms of a request under any policy but the record.
+    def get_policy_terms(self, static: int = 0) -> Terms:
+        """Return the terms of a request under any policy but the record.
 
         Such a policy neither cut nor re-injected anything unrecorded.
-        """
-        return Terms(self.prefix, self.earlier, self.injected, self.scale, error=self.error, max_overestimate=self.cut)
 
-    def compute_terms(self, counted: int, recorded: int, request: int) -> Terms:
+        Args:
+            static: Counted tokens of its system prompt and tools.
+        """
+        return Terms(
+            self.prefix,
+            self.earlier,
+            self.injected,
+            self.scale,
+            error=self.error,
+            max_overestimate=self.cut,
+            static_scale=self.static_scale,
+            static=static if self.static_scale else 0,
+        )
+
+    def compute_terms(self, counted: int, recorded: int, request: int, static: int = 0) -> Terms:
         """Compute the terms of a recorded request.
 
         Where the parts exceed the bill, the scale is lowered first, then what was re-injected, and the prefix last. Where the
@@ -108,7 +140,10 @@ class Fit:
             counted: Tokens of the envelope, in the ledger's units.
             recorded: Its billed prompt tokens; -1 where none are recorded.
             request: Its number.
+            static: Counted tokens of its system prompt and tools.
         """
+        if self.static_scale and (terms := self._compute_whole_terms(counted, recorded, static)):
+            return terms
         wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
         unseen = self.reinjected + self.injected
@@ -124,7 +159,20 @@ class Fit:
             known = min(left, self.miscounted[request - self.start], max(0, int(SCALE_LIMITS[1] * counted) - scaled))
             scaled, left = scaled + known, left - known
         scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
-        return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, 0.0 if recorded >= 0 else self.error)
+        error = 0.0 if recorded >= 0 else self.error
+        return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, error)
+
+    def _compute_whole_terms(self, counted: int, recorded: int, static: int) -> Terms | None:
+        """The terms of a request whose body is known. None where the conversation's scale would be beyond any counter."""
+        if recorded < 0:
+            return self.get_policy_terms(static)
+        messages = recorded - self.hidden_tokens - round(self.static_scale * static)
+        low, high = SCALE_LIMITS
+        if counted <= static or not low <= messages / (counted - static) <= high:
+            return None
+        scale = messages / (counted - static)
+        parts = self.prefix, self.earlier, self.reinjected + self.injected
+        return Terms(*parts, scale, error=0.0, static_scale=self.static_scale, static=static)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +191,7 @@ class StaticHints(NamedTuple):
 
     Attributes:
         changes: Whether they changed at a request, as far as the log shows it.
-        prior: Tokens that they are taken to have, where neither a bill nor a compaction tells; 0 = unknown.
+        prior: Tokens that they are taken to have, where neither a bill nor a compaction shows it; 0 = unknown.
     """
 
     changes: Callable[[int], bool] = lambda _: False
@@ -193,12 +241,12 @@ def fit_requests(
         hints: What is known of system prompt and tools that the log does not hold; None = nothing.
     """
     hints = hints or StaticHints()
-    beside = (TOOL_INSTRUCTIONS if tools else 0) if known_static else None
+    hidden_limit = (TOOL_INSTRUCTIONS if tools else 0) if known_static else None
     pieces: list[_Segment] = []
     for start, stop in _group_by_model(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
-            segments = _find_segments(sizes, recorded, use, (start, stop), beside, compactions, hints.changes)
+            segments = _find_segments(sizes, recorded, use, (start, stop), hidden_limit, compactions, hints.changes)
             pieces += (segment._replace(model=models[start]) for segment in segments)
     first = next((piece.level for piece in pieces if piece.after == "compaction"), hints.prior)
     found: list[Fit] = []
@@ -224,12 +272,18 @@ def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconcilia
     """
     cells = np.zeros((len(recorded), len(CELLS)), dtype=np.int64)
     terms: list[Terms] = []
-    sizes, prompts = counts.sum(axis=1).tolist(), recorded.tolist()
+    sizes, prompts, statics = counts.sum(axis=1).tolist(), recorded.tolist(), counts[:, :STATIC_BUCKETS].sum(axis=1).tolist()
     for fit in fits:
-        terms += [fit.compute_terms(sizes[n], prompts[n], n) for n in range(fit.start, fit.stop)]
+        terms += [fit.compute_terms(sizes[n], prompts[n], n, statics[n]) for n in range(fit.start, fit.stop)]
     if terms:
-        wholes = [round(one.scale * size) for one, size in zip(terms, sizes, strict=True)]
+        split = [one.static_scale > 0 for one in terms]
+        wholes = [one.predict(size) - one.hidden_tokens - one.unattributed for one, size in zip(terms, sizes, strict=True)]
         cells[:, :5] = distribute(counts, np.array(wholes, dtype=np.int64))
+        if any(split):
+            fixed = np.array([round(one.static_scale * one.static) for one in terms], dtype=np.int64)
+            static, rest = counts[:, :STATIC_BUCKETS], counts[:, STATIC_BUCKETS:]
+            apart = np.hstack((distribute(static, fixed), distribute(rest, np.array(wholes, dtype=np.int64) - fixed)))
+            cells[:, :5] = np.where(np.array(split)[:, None], apart, cells[:, :5])
         cells[:, 5:] = [(one.prefix, one.earlier, one.reinjected, one.unattributed) for one in terms]
     return Reconciliation(cells, tuple(terms))
 
@@ -263,18 +317,18 @@ def _find_segments(
     recorded: Ints,
     use: npt.NDArray[np.intp],
     span: tuple[int, int],
-    beside: int | None,
+    hidden_limit: int | None,
     compactions: Collection[int],
     changes: Callable[[int], bool],
 ) -> Iterator[_Segment]:
     """Split one model's requests into segments, where the log or the level shows a change.
 
-    `beside`: most tokens that can be hidden where the log holds system prompt and tools; None = it does not.
+    `hidden_limit`: most tokens that can be hidden where the log holds system prompt and tools; None = it does not.
     """
     start, stop = span
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
-    if beside is not None:
-        level, scale = _fit_known_static(x, y, beside)
+    if hidden_limit is not None:
+        level, scale = _fit_known_static(x, y, hidden_limit)
         yield _Segment(start, stop, level, scale, float(y.max()), "model")
         return
     scale = _estimate_scale(x, y)
@@ -300,7 +354,7 @@ def _measure_level(x: Floats, y: Floats, scale: float) -> tuple[float, float]:
     """Measure the level where a prompt is new, and the scale of the requests that share it.
 
     It is the median. Where that is far from the level of the shortest prompt, the scale is wrong for these requests, and it is
-    least wrong where least was counted: the shortest prompt tells the level, and the rest is scale.
+    least wrong where least was counted: the shortest prompt shows the level, and the rest is scale.
     """
     level = y - scale * x
     middle, size, short = float(np.median(level)), float(np.median(x)), int(np.argmin(x))
@@ -328,17 +382,18 @@ def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
     return 0, float(np.clip(scale, *SCALE_LIMITS))
 
 
-def _find_level_changes(x: Floats, y: Floats, level: Floats, changes: Callable[[int], bool]) -> dict[int, str]:
+def _find_level_changes(sizes: Floats, prompts: Floats, levels: Floats, changes: Callable[[int], bool]) -> dict[int, str]:
     """Find where the level moves at once by more than the counter's error, and does not come back at the next request.
 
     A smaller rise is enough where the log shows that system prompt or tools changed, and nothing was edited.
     """
-    found = {}
+    found: dict[int, str] = {}
+    x, y, level = sizes.tolist(), prompts.tolist(), levels.tolist()  # plain lists: numpy is slow with single numbers
     for i in range(1, len(x)):
         move, least = level[i] - level[i - 1], compute_least_fall(y[i - 1])
         if x[i] >= x[i - 1] and least >= move > compute_least_jump(y[i - 1]) and changes(i):
             least = compute_least_jump(y[i - 1])
-        stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * np.sign(move) > least / 2
+        stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * ((move > 0) - (move < 0)) > least / 2
         if abs(move) > least and stays:
             found[i] = "rise" if move > 0 else "fall" if y[i] < y[i - 1] else ""
         elif x[i] < (1 - CUT_SHARE) * x[i - 1]:  # the log records an edit here
@@ -348,7 +403,7 @@ def _find_level_changes(x: Floats, y: Floats, level: Floats, changes: Callable[[
 
 @dataclass(slots=True)
 class _Walk:
-    """What is hidden, from segment to segment, and `injected`: tokens that came in beside what was said.
+    """What is hidden, from segment to segment, and `injected`: tokens that the tool added.
 
     The prefix of a model changes with a reason only. What else moves a level is an error of counting, which goes to the scale
     of its segment, or content that the log does not hold.

@@ -84,7 +84,7 @@ class Counter:
 
     @property
     def label(self) -> str:
-        """The phrase shown beside every number of this counter."""
+        """The phrase shown with every number of this counter."""
         if self.name == "ctok":
             return f"offline count: ctok, {self.encoding}" + (f", {self.error}" if self.error else "")
         what = {"chars": "characters", "words": "words"}.get(self.name) or self.encoding.removesuffix("_base")

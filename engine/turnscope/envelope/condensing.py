@@ -1,6 +1,6 @@
 """How a stretch of conversation becomes a summary: what the summariser reads, and what replaces the stretch.
 
-Shared by the rules that condense. Nothing here decides when or how much to condense, and no model is asked here: a rule yields
+Shared by the rules that condense. Nothing here decides when or how much to condense, and no model is called here: a rule yields
 an `Ask`, and its caller answers. Prompts are the text files in `engine/turnscope/envelope/prompts`.
 """
 
@@ -24,7 +24,7 @@ from turnscope.session.model import Answer, Ask, Block, Edit, Part, Span
 
 PROMPTS = Path(__file__).parent / "prompts"
 SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"
-STAND_IN = "[Stand-in summary, made offline without a model, of the earlier conversation; it stands for {} messages]"
+OFFLINE_SUMMARY = "[Offline summary, built without calling a model, of the earlier conversation; it stands for {} messages]"
 HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # first line of a summary
 UNDERSTOOD = "Understood. I go on from this summary."
 Shape = Literal["user", "pair", "system"]
@@ -265,21 +265,18 @@ def widen_span(envelope: Envelope, span: Span) -> Span:
 def condense(
     envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
-    """Ask for a summary of the conversation in `span` and replace it by the summary.
+    """Request a summary of the conversation in `span`, replace it by the summary, and return the envelope after all edits.
 
     Yields the ask, then one edit per stretch between system blocks. A failed ask yields a `keep` and changes nothing. A
     placeholder that reaches out of the span is summarised as a whole.
 
     Args:
-        envelope: The request as it stands.
+        envelope: The request as it is.
         ctx: What the rule may read.
         span: The conversation to condense.
         how: How to condense.
         because: The reason for the decision log.
         facts: Further facts of the decisions.
-
-    Returns:
-        The envelope after all edits.
     """
     span = widen_span(envelope, span)
     question = build_summary_ask(envelope, ctx, span, how)
@@ -301,7 +298,7 @@ def condense(
         yield Edit("keep", f"{because}, but {why}", facts={**facts, **describe_answer(answer), "refused": why})
         return envelope
     facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.count_tokens(*span), "cap": how.cap}
-    reason = f"{because}: a {'placeholder ' if facts['stand_in'] else ''}summary now replaces {messages:,} messages"
+    reason = f"{because}: a {'placeholder ' if facts['offline'] else ''}summary now replaces {messages:,} messages"
     for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         if number == 0:
             envelope = yield Edit("condense", reason, part, body, slot=how.slot, facts=facts)
@@ -360,9 +357,9 @@ def build_summary_parts(answer: Answer, messages: int, how: SummaryOptions) -> t
         how: How to condense.
     """
     offline = answer.source == "offline"
-    text = f"{(STAND_IN if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
+    text = f"{(OFFLINE_SUMMARY if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
     if how.frame:
-        mark = STAND_IN.format(f"{messages:,}") + "\n" if offline else ""
+        mark = OFFLINE_SUMMARY.format(f"{messages:,}") + "\n" if offline else ""
         text = mark + how.frame.replace("{summary}", answer.text.strip())
     if how.shape == "system":
         return (Part("system", "summary", text, place="system"),)
@@ -375,7 +372,7 @@ def describe_answer(answer: Answer) -> dict[str, Any]:
     usage = answer.usage
     billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}
     named = {"model": answer.model} if answer.model else {}
-    return {"source": answer.source, "stand_in": answer.source == "offline", **named, **billed}
+    return {"source": answer.source, "offline": answer.source == "offline", **named, **billed}
 
 
 def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> Iterator[str]:

@@ -72,17 +72,17 @@ def read_recorded_items(ctx: Ctx, at: int) -> Iterator[ContextItem]:
                 yield ContextItem(row["kind"], str(row.get("name") or ""), text[:LONGEST])
 
 
-def _format_sources(found: Sequence[ContextItem]) -> str:
-    """Open WebUI: each item as a source with its number."""
-    return "\n".join(f'<source id="{n}" name="{escape(one.name)}">{one.text}</source>' for n, one in enumerate(found, 1))
+def _format_sources(found: Sequence[ContextItem], first: int) -> str:
+    """Open WebUI: each item as a source with its number, which goes on from kind to kind."""
+    return "\n".join(f'<source id="{n}" name="{escape(one.name)}">{one.text}</source>' for n, one in enumerate(found, first))
 
 
-def _format_tags(found: Sequence[ContextItem]) -> str:
+def _format_tags(found: Sequence[ContextItem], _first: int) -> str:
     """Each item in a tag of its kind."""
     return "\n\n".join(f'<{one.kind} name="{escape(one.name)}">\n{one.text}\n</{one.kind}>' for one in found)
 
 
-def _format_fences(found: Sequence[ContextItem]) -> str:
+def _format_fences(found: Sequence[ContextItem], _first: int) -> str:
     """Continue: each item as a fenced block under its name. The fence is longer than any fence inside."""
 
     def fence(text: str) -> str:
@@ -91,15 +91,17 @@ def _format_fences(found: Sequence[ContextItem]) -> str:
     return "\n\n".join(f"{(mark := fence(one.text))}{one.name}\n{one.text}\n{mark}" for one in found)
 
 
-FORMS: Mapping[str, Callable[[Sequence[ContextItem]], str]] = {
+FORMS: Mapping[str, Callable[[Sequence[ContextItem], int], str]] = {
     "sources": _format_sources,
     "tagged": _format_tags,
     "fenced": _format_fences,
 }
-"""How items are worded, by the name that a policy gives."""
+"""How items are worded, by the name that a policy gives: `(items, number of the first) -> text`."""
 
 
-def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callable[[str], int]) -> tuple[str, int]:
+def fit_items(
+    found: Sequence[ContextItem], form: str, room: int, count: Callable[[str], int], first: int = 1
+) -> tuple[str, int]:
     """Return the text of the first items that fit, and how many these are. If not even the first fits, its text is cut.
 
     Args:
@@ -107,9 +109,10 @@ def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callabl
         form: How they are worded: a key of `FORMS`.
         room: The most tokens of the text.
         count: Counts the tokens of a text.
+        first: Number of the first item, in forms that number them.
     """
     chosen = [*found]
-    while chosen and (tokens := count(FORMS[form](chosen))) > room:
+    while chosen and (tokens := count(FORMS[form](chosen, first))) > room:
         if len(chosen) > 1:
             chosen.pop()
             continue
@@ -119,7 +122,7 @@ def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callabl
         if not kept.strip():
             return "", 0
         chosen = [ContextItem(only.kind, only.name, kept + MARK)]
-    return (FORMS[form](chosen), len(chosen)) if chosen else ("", 0)
+    return (FORMS[form](chosen, first), len(chosen)) if chosen else ("", 0)
 
 
 def describe_items(found: Sequence[ContextItem], most: int = 8) -> list[dict[str, Any]]:

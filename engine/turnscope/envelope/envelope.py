@@ -262,7 +262,7 @@ def _cut_fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[
     if start >= stop:
         return ()
     if piece.body is None:
-        return (structs.replace(piece, start=start, stop=stop, counts=ledger.count_by_bucket(start, stop)),)
+        return (Piece(start, stop, ledger.count_by_bucket(start, stop), None, piece.slot, piece.by),)
     if piece.body == ():
         return (structs.replace(piece, start=start, stop=stop),)
     raise RuleError(

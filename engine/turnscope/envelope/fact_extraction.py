@@ -1,6 +1,6 @@
-"""Facts of a turn, extracted by a model: the question that it is asked after the answer, and how its reply is read.
+"""Facts of a turn, extracted by a model: the question that it gets after the answer, and how its reply is read.
 
-No model is asked while a request is planned. The reply is recorded in the session; the next turn reads it there.
+No model is called while a request is planned. The reply is recorded in the session; the next turn reads it there.
 """
 
 from __future__ import annotations

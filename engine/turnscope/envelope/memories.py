@@ -25,6 +25,7 @@ Owner = Literal["user", "agent"]
 Tier = Literal["short", "medium", "long"]
 TIERS: tuple[Tier, ...] = ("short", "medium", "long")
 FORGOTTEN = "(forgotten)"  # text of a forgotten fact
+FINDING = "a review's findings"  # source of a fact that a review found
 LONGEST = 240  # characters of a fact
 READ = 20_000  # characters of a text that are searched
 
@@ -56,7 +57,7 @@ class Memory(Struct, frozen=True):
         id: The fact's id, made of owner and text.
         owner: Whose fact it is: `user` or `agent`.
         text: What it says.
-        said: The day on which it was said (UTC, ISO); "" = unknown.
+        day: The day of the message (UTC, ISO); "" = unknown.
         source: Where it came from.
         forgotten: True for a tombstone, which has no text.
         tier: `short` ends after some turns of its chat, `medium` fades if nobody repeats it, `long` stays.
@@ -65,7 +66,7 @@ class Memory(Struct, frozen=True):
     id: str
     owner: Owner
     text: str
-    said: str = ""
+    day: str = ""
     source: str = ""
     forgotten: bool = False
     tier: Tier = "medium"
@@ -107,7 +108,7 @@ def find_facts(role: str, text: str, sent_at: float | None = None, source: str =
         if (known := make_fact_id(owner, sentence)) not in seen:
             seen.add(known)
             yield Memory(
-                known, "user" if owner == "user" else "agent", sentence, said=day, source=source, tier=classify_tier(sentence)
+                known, "user" if owner == "user" else "agent", sentence, day=day, source=source, tier=classify_tier(sentence)
             )
 
 
@@ -143,7 +144,7 @@ def parse_fact(item: str, sent_at: float | None = None, source: str = "") -> Mem
         make_fact_id(owner, sentence),
         "user" if owner == "user" else "agent",
         sentence,
-        said=day,
+        day=day,
         source=source,
         tier=classify_tier(sentence),
     )
@@ -167,11 +168,11 @@ def read_findings(ctx: Ctx) -> Iterator[Memory]:
     """Yield the findings of a review that the log records, as facts of the agent: they outlive the review."""
     for line in list_findings(ctx.session.about.get("findings")):
         sentence = " ".join(line.split())[:LONGEST]
-        yield Memory(make_fact_id("agent", sentence), "agent", sentence, said="", source="a review's findings", tier="long")
+        yield Memory(make_fact_id("agent", sentence), "agent", sentence, day="", source=FINDING, tier="long")
 
 
 def has_faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
-    """Return whether a short fact was said too long ago. A fact of another chat is never short.
+    """Return whether a short fact is too old. A fact of another chat is never short.
 
     Args:
         ctx: What the rule may read.
@@ -226,13 +227,13 @@ def _format_section(facts: Sequence[Memory], heading: str) -> str:
 
 def _format_user_context(facts: Sequence[Memory], _heading: str) -> str:
     """Open WebUI, older version."""
-    dated = (f"[{fact.said}]. {fact.text}" if fact.said else fact.text for fact in facts)
+    dated = (f"[{fact.day}]. {fact.text}" if fact.day else fact.text for fact in facts)
     return "\n".join(("User Context:", *(f"{n}. {line}" for n, line in enumerate(dated, 1))))
 
 
 def _format_findings(facts: Sequence[Memory], heading: str) -> str:
     """ChainReview: findings of earlier reviews, each with its day."""
-    return "\n".join((heading, *(f"- {f'[{fact.said}] ' if fact.said else ''}{fact.text}" for fact in facts)))
+    return "\n".join((heading, *(f"- {f'[{fact.day}] ' if fact.day else ''}{fact.text}" for fact in facts)))
 
 
 def _format_memory_context(facts: Sequence[Memory], _heading: str) -> str:

@@ -12,7 +12,7 @@ from turnscope.counting.calibration import Calibration
 from turnscope.envelope.budget import Budget
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
-from turnscope.session.model import Answer, Ask, Placeholder, Request, Span
+from turnscope.session.model import Action, Answer, Ask, Placeholder, Request, Span
 
 SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
@@ -50,10 +50,10 @@ class Plan(Struct, frozen=True, gc=False):
         first: Number of the first of `decisions`.
         kept: What the next request starts from while budget and model stay.
         base: The same without edits that hold only while budget and model stay (`monotone`).
-        asks: What rules asked, with the answers.
+        asks: Questions of rules, with the answers.
         states: States of the policy's steps, in the policy's order.
         fresh_edits: All that `fresh` rules want in this request. What the previous request had of it is in `before` already and
-            was decided there. None where it cannot be told apart from what other rules did.
+            was decided there. None where it cannot be separated from what other rules did.
         onward: The calibration that later requests start from, if exact counts of this request changed `calibration`.
     """
 
@@ -90,6 +90,31 @@ class Plan(Struct, frozen=True, gc=False):
         """The largest prompt that the provider reads for this request: a server that compacts reads the whole prompt first."""
         return max(self.expected_tokens, count_read_tokens(self.server))
 
+    @property
+    def seen_tokens(self) -> int:
+        """Counted tokens of what the model sees."""
+        return self.seen.tokens
+
+    @property
+    def static_tokens(self) -> int:
+        """Counted tokens of the system prompt and tools that the model sees."""
+        return sum(self.seen.counts[:2])
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Actions of the decisions that changed the envelope, warned, refused or chose another model; in order."""
+        return tuple(d.action for d in self.decisions if d.splice or d.action in ("warn", "fallback", "refuse"))
+
+    @property
+    def is_server_edited(self) -> bool:
+        """True where the provider's server decided something."""
+        return bool(self.server)
+
+    @property
+    def read_tokens(self) -> int:
+        """The tokens that the provider reads before it compacts; 0 where it does not compact."""
+        return count_read_tokens(self.server)
+
     def get_state(self, rule: str) -> Any:
         """Return what the first step with that rule returned; None where there is no such step, or it has no state."""
         return next((known.state for known in self.states if known.rule == rule), None)
@@ -120,7 +145,7 @@ class Plan(Struct, frozen=True, gc=False):
         parts += [notebook.render_line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
         expected = f"{self.expected_tokens:,} of {self.budget.window:,} tokens expected when it was planned"
         note = f"{self.model} · {self.verdict} · {expected}"
-        return notebook.render_card(f"Request {self.request.n}", *parts, note=note)
+        return notebook.render_card(f"Plan of requests[{self.request.n}]", *parts, note=note)
 
 
 def count_read_tokens(server: Sequence[Decision]) -> int:

@@ -11,11 +11,23 @@ from collections.abc import Iterator
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.rule import Ctx
 from turnscope.session.index import Index, find_at_or_before
-from turnscope.session.model import Edit, Session, Span
+from turnscope.session.model import CHAT, Edit, Request, Session, Span
+
+
+def is_sent_here(session: Session, request: Request) -> bool:
+    """Return whether a request was sent from a chat of Turnscope: its recorded edits are those of the chat, not of a tool.
+
+    Args:
+        session: The session.
+        request: The request.
+    """
+    return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
 
 
 def find_compactions(ctx: Ctx) -> list[Edit]:
     """Return the edits by which the tool condensed at this very request; [] where the log records none."""
+    if is_sent_here(ctx.session, ctx.request):
+        return []
     return [edit for edit in _iter_edits(ctx, ctx.request.n) if edit.action == "condense"]
 
 

@@ -29,7 +29,10 @@ QUERY = 24  # terms of a question that are used: the rarest
 COMMON = 0.25  # a term in more than this share of many exchanges says nothing of any
 MANY = 32  # exchanges
 COMMON = 0.25  # a term in more than this share of exchanges is ignored, from MANY exchanges on
-RERANKED = 50  # exchanges that a model reorders, if one is named
+RERANKED = 50  # exchanges with the best words that a model compares, if one is named
+COMPARED = 200  # exchanges that it compares: these, and the newest
+COMPARED_CHARS = 2_400  # characters of an exchange that it reads
+WORDS = 0.03  # what a point of bm25 adds to a nearness by meaning: names and numbers have little meaning of their own
 RANKED = 64  # exchanges that compete for the free tokens
 REMEMBERED = 4  # sessions whose index is cached
 
@@ -80,7 +83,7 @@ class Exchanges:
     sizes: list[int] = field(default_factory=list)  # terms up to and with each exchange that is whole
     postings: dict[str, tuple[list[int], list[int]]] = field(default_factory=dict)  # exchanges with a term, and how often
     held: Counter[str] = field(default_factory=Counter)  # terms of the newest exchange, which may go on
-    last: tuple[int, tuple[tuple[int, float], ...]] = (-1, ())  # the last turn that was asked for, and what it found
+    last: tuple[int, tuple[tuple[int, float], ...]] = (-1, ())  # the last requested turn, and what it found
 
     def grow(self, session: Session, starts: Sequence[int], cut: int) -> None:
         """Read on up to `cut`.
@@ -138,6 +141,22 @@ class Exchanges:
         return scored
 
 
+def rank_texts(question: str, texts: Sequence[str]) -> list[int]:
+    """Return the numbers of the texts that share a term with a question, the most relevant first, by bm25.
+
+    Args:
+        question: The question.
+        texts: The texts.
+    """
+    index = Exchanges()
+    for number, text in enumerate(texts):
+        index.starts.append(number)
+        index.held.update(extract_terms(text))
+        index._close()  # noqa: SLF001 - in the same module
+    scores = index.score(extract_terms(question), len(texts))
+    return sorted(scores, key=lambda number: (-scores[number], number))
+
+
 def rank_exchanges(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, float], ...]:
     """Return the most relevant exchanges before a turn, with their scores, the best first (at most `RANKED`).
 
@@ -156,39 +175,61 @@ def rank_exchanges(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, fl
     return found
 
 
-def rerank_exchanges(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str) -> Generator[Ask, Answer, str]:
-    """Reorder the best of `found` by a model that compares meanings. Only their order changes; all other exchanges follow them.
+def rerank_exchanges(
+    ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str, last: int
+) -> Generator[Ask, Answer, str]:
+    """Score exchanges by a model that compares meanings, beside bm25: also those that share no word with the question.
 
     Args:
         ctx: What the rule may read.
         index: The index of the session.
         turn: Address of the turn, whose prompt is the question.
-        found: bm25 scores by exchange, the best first; changed in place.
-        model: Name of the model; "" = do nothing.
+        found: bm25 scores by exchange, the best first; changed in place: the compared ones come first, with their new scores.
+        model: Name of the model.
+        last: Only exchanges with a smaller number are compared.
 
     Returns:
-        Why the model could not order them; "" where it did.
+        Why the model could not compare them; "" where it did.
     """
     best = [*found][:RERANKED]
-    if not best or not model:
+    known = set(best)
+    best += [n for n in range(last - 1, max(-1, last - 1 - COMPARED), -1) if n not in known][: COMPARED - len(best)]
+    if not best:
         return ""
     blocks, ends = ctx.session.blocks, [*index.starts, ctx.request.cut]
 
     def join_texts(start: int, stop: int) -> str:
-        return "\n".join(block.text[:READ] for block in blocks[start:stop] if block.kind == "text")[: 4 * READ]
+        return "\n".join(block.text[:READ] for block in blocks[start:stop] if block.kind == "text")[:COMPARED_CHARS]
 
     message = ctx.session.messages[blocks[turn].message]
-    texts = [join_texts(turn, message.stop), *(join_texts(ends[n], ends[n + 1]) for n in best)]
-    content = dumps(texts)
+    texts = [join_texts(ends[n], ends[n + 1]) for n in best]
+    near, missing = yield from compare_meanings(join_texts(turn, message.stop), texts, model)
+    if missing:
+        return missing
+    scores = {n: nearness + WORDS * found.get(n, 0.0) for n, nearness in zip(best, near, strict=True)}
+    rest = {n: score for n, score in found.items() if n not in scores}
+    found.clear()
+    found.update({n: scores[n] for n in sorted(best, key=lambda n: -scores[n])} | rest)
+    return ""
+
+
+def compare_meanings(question: str, texts: Sequence[str], model: str) -> Generator[Ask, Answer, tuple[Sequence[float], str]]:
+    """Ask a model how near texts are to a question.
+
+    Args:
+        question: The question.
+        texts: The texts.
+        model: Name of the model.
+
+    Returns:
+        The nearness of each text, from -1 to 1; and why there is none, "" where there is.
+    """
+    content = dumps([question, *texts])
     key = blake2b(f"{model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer = yield Ask("rank", f"rerank:{key}", model, content)
-    if answer.failed or len(answer.items) != len(best):
-        return answer.failed or "not every text was ranked"
-    near = dict(zip(best, map(float, answer.items), strict=True))
-    order = sorted(best, key=lambda n: -near[n])
-    for n in [*order, *[*found][len(best) :]]:
-        found[n] = found.pop(n)
-    return ""
+    if answer.failed or len(answer.items) != len(texts):
+        return (), answer.failed or "not every text was ranked"
+    return [*map(float, answer.items)], ""
 
 
 _indexes: list[Exchanges] = []

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 ACTIVE = 3  # files; those that the source names last
 MOST = 2_000  # names, and numbers, of a source that are looked up in the summary
-TOLD = 3  # losses that a fact names
+NAMED_LOSSES = 3  # losses that a fact names
 LONGEST = 80  # characters of each
 SHARE = 0.6  # part of a sentence's words that the summary must contain
 
@@ -70,8 +70,8 @@ def score_summary(source: str, summary: str) -> dict[str, Any]:
     counts = zip(("identifiers", "numbers", "decisions", "open questions"), shares[:4], strict=True)
     found = {"kept": round(shares.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in counts if b)}
     if shares.lost:
-        more = f"; and {len(shares.lost) - TOLD} more" if len(shares.lost) > TOLD else ""
-        found["flagged"] = "it loses " + "; ".join(shares.lost[:TOLD]) + more
+        more = f"; and {len(shares.lost) - NAMED_LOSSES} more" if len(shares.lost) > NAMED_LOSSES else ""
+        found["flagged"] = "it loses " + "; ".join(shares.lost[:NAMED_LOSSES]) + more
     return found
 
 

@@ -109,7 +109,8 @@ class Rule:
     Attributes:
         name: The rule's name in policies.
         doc: One sentence for people.
-        edits: The generator: `(envelope, ctx, params)`.
+        edits: The generator: `(envelope, ctx, params)`. It gets the envelope as earlier rules left it, what it may read
+            besides, and an instance of `params`.
         params: A frozen dataclass type whose fields are `Annotated[type, "help"]`.
         memory: `remembers`: edits hold until something replaces them. `monotone`: they hold while model and parameters stay and
             the limit does not rise. `fresh`: they are decided anew for each request.

@@ -136,7 +136,7 @@ def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator
     need = estimate_smallest_summary(ctx, count_before(starts, stop) - count_before(starts, fresh), how)
     if need >= (source := count_source_tokens(envelope, ctx, Span(begin, stop), how)):
         what = f"the part before the newest {max(1, keep_turns)} turns has only {source:,} tokens: a summary would save nothing"
-        raise TurnscopeError(what, hint="No model was asked, nothing was paid. Continue for a few turns first.")
+        raise TurnscopeError(what, hint="No model was called, nothing was paid. Continue for a few turns first.")
     facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
     making = condense(envelope, ctx, Span(begin, stop), how, "by hand", facts)
     made: list[Edit] = []

@@ -5,6 +5,7 @@ from turnscope.figures.charts import (
     ROWS,
     STACK,
     Figure,
+    RowStyle,
     Theme,
     compute_shades,
     draw_heatmap,
@@ -13,11 +14,11 @@ from turnscope.figures.charts import (
     to_html,
 )
 from turnscope.figures.forecasts import draw_front, draw_turns
-from turnscope.figures.policy_charts import draw_fill, draw_losses
-from turnscope.figures.shades import STEPS, Scale, Shades
+from turnscope.figures.policy_charts import Mark, draw_fill, draw_losses, draw_pareto, mark_policies
 from turnscope.figures.spending import draw_spending, draw_trend
 from turnscope.palette import PALETTES, choose_ink
 from turnscope.views.columns import Measure, Unit
+from turnscope.views.shades import STEPS, Scale, Shades
 
 __all__ = [
     "MAX_COLUMNS",
@@ -26,7 +27,9 @@ __all__ = [
     "STACK",
     "STEPS",
     "Figure",
+    "Mark",
     "Measure",
+    "RowStyle",
     "Scale",
     "Shades",
     "Theme",
@@ -37,10 +40,12 @@ __all__ = [
     "draw_front",
     "draw_heatmap",
     "draw_losses",
+    "draw_pareto",
     "draw_sawtooth",
     "draw_spending",
     "draw_trend",
     "draw_turns",
     "list_legend",
+    "mark_policies",
     "to_html",
 ]

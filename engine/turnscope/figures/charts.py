@@ -15,28 +15,31 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from turnscope.counting.reconciliation import HIDDEN_CELLS
-from turnscope.figures.shades import STEPS, Ramp, Scale, Shades
 from turnscope.library import opening
+from turnscope.numbering import FIRST, format_request, index_request, number_request
 from turnscope.palette import PALETTES, choose_ink, mix_colours
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.views import columns, request_summary
 from turnscope.views import overview as views
-from turnscope.views.columns import Grid, Measure, Outline, Unit
-from turnscope.views.events import CUT_KINDS, EVENTS
+from turnscope.views.columns import Grid, Measure, Outline, Requests, Unit
+from turnscope.views.events import CUT_KINDS, EVENTS, SIGNS
 from turnscope.views.overview import CELLS, LABELS, Overview
+from turnscope.views.shades import STEPS, Ramp, Scale, Shades
 from turnscope.views.slots import Slots, split_by_slot
 
 __all__ = [
     "PALETTES",
     "STACK",
     "SYMBOLS",
+    "RowStyle",
     "Theme",
     "choose_ink",
     "compute_shades",
     "draw_heatmap",
     "draw_sawtooth",
     "list_legend",
+    "number_axis",
     "to_html",
 ]
 
@@ -44,28 +47,45 @@ Figure = go.Figure
 Theme = Literal["dark", "light"]
 
 ROWS = ("system", "tools", "messages", "tool_results", "thinking")
-STACK = (*HIDDEN_CELLS, *ROWS, "unattributed")  # from the bottom of the saw-tooth; what the log does not hold comes first
+STACK = request_summary.SEGMENT_ORDER  # from the bottom of the saw-tooth; what the log does not hold comes first
 MAX_COLUMNS = 480  # columns narrower than a pixel or two are slow and not visible
-SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; `EVENTS` has the words
-    "compact": ("triangle-down", "warn"),
-    "cut": ("square", "warn"),
-    "clear": ("triangle-down-open", "warn"),
-    "unlogged": ("triangle-left-open", "warn"),
-    "back": ("triangle-up", "good"),
-    "break": ("diamond", "bad"),
-    "overflow": ("x", "bad"),
-    "retry": ("x-thin-open", "bad"),
-    "subagent": ("circle", "accent"),
+_SYMBOLS = {
+    "compact": "triangle-down",
+    "cut": "square",
+    "clear": "triangle-down-open",
+    "unlogged": "triangle-left-open",
+    "back": "triangle-up",
+    "break": "diamond",
+    "overflow": "x",
+    "retry": "x-thin-open",
+    "subagent": "circle",
 }
-MAX_NUMBERED = 12  # columns up to which each has its number below it
+SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; `EVENTS` has the words
+    kind: (_SYMBOLS[kind], colour) for kind, (_, colour) in SIGNS.items()
+}
+MAX_NUMBERED = 12  # numbers below an axis, at most
+_STEPS = [width * 10**power for power in range(9) for width in (1, 2, 5)]  # distances between the numbers of an axis
 HATCHES = {"prefix": "/", "earlier": "\\", "reinjected": "-", "unattributed": "x"}  # patterns of cells that no block belongs to
+PREFIX_ROW = 0.5  # the height of the row of the prefix, in rows
 HEIGHT = 486  # pixels of the heatmap with its saw-tooth
 SLOT_ROW = 20  # pixels that a row of a slot adds
-SLOT_MARGIN = 128  # pixels beside the rows for the names of slots
+SLOT_MARGIN = 128  # pixels for the names of slots, at the rows
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own font, if it is there
 MANY_MARKERS = 60  # markers of one kind from which on they are drawn smaller
-SHORT = {"earlier": "Earlier", "reinjected": "Injected", "prefix": "Not in the log"}  # short names beside the rows
+SHORT = {"earlier": "Earlier", "reinjected": "Injected", "prefix": "Not in the log"}  # short names at the rows
 WINDOW_EVENTS = (*CUT_KINDS, "back", "overflow")  # events of the window are drawn above events of the request
+
+
+class RowStyle(NamedTuple):
+    """How the rows of the heatmap are drawn.
+
+    Attributes:
+        each: each row on a scale of its own, see `compute_shades`.
+        parts: inserts by slot, each in a row of its own below its bucket, which is shown without them.
+    """
+
+    each: bool = True
+    parts: Slots | None = None
 
 
 def draw_sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
@@ -88,11 +108,11 @@ def draw_heatmap(
     of: Overview | Session,
     by: Unit = "requests",
     measure: Measure = "cost",
-    scale: Scale = "rank",
+    scale: Scale = "log",
     theme: Theme = "dark",
     trace: Trace | None = None,
-    each: bool = False,
-    parts: Slots | None = None,
+    rows: RowStyle | None = None,
+    span: Requests | None = None,
 ) -> go.Figure:
     """Draw requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
 
@@ -106,25 +126,26 @@ def draw_heatmap(
         scale: brightness by rank among all cells, or by value.
         theme: dark or light.
         trace: with an overview, so that hovering shows what a bucket consists of; a session needs none.
-        each: each row on a scale of its own, see `compute_shades`.
-        parts: inserts by slot, each in a row of its own below its bucket, which is shown without them.
+        rows: how the rows are drawn; None = each on a scale of its own, and inserts in their buckets.
+        span: requests `[start, stop)` to show; None = all.
     """
     (view, trace), palette = _load_overview(of, trace), PALETTES[theme]
-    grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS)
+    each, parts = rows or RowStyle()
+    grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS, span)
     more = SLOT_ROW * len(parts.names) if parts else 0
     share = 0.58 if not more else (0.58 * HEIGHT + more) / (HEIGHT + more)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[1 - share, share])
-    _add_areas(figure, view, by, palette)
-    rows = _build_rows(grid, parts)
+    _add_areas(figure, view, by, palette, span)
+    drawn = _build_rows(grid, parts)
     _add_heatmap(
         figure,
         grid,
-        rows=rows,
-        ramps=_choose_ramps(grid, rows, scale, each),
+        rows=drawn,
+        ramps=_choose_ramps(grid, drawn, scale, each),
         palette=palette,
         kinds=_describe_cells(trace, grid),
     )
-    _style_figure(figure, view, by=by, palette=palette, height=HEIGHT + more, row=2)
+    _style_figure(figure, view, by=by, palette=palette, height=HEIGHT + more, row=2, span=span)
     if parts:
         figure.update_layout(margin_l=SLOT_MARGIN)
     return figure
@@ -158,9 +179,9 @@ def _load_overview(of: Overview | Session, trace: Trace | None = None) -> tuple[
     return request_summary.annotate(trace, views.build_overview(trace))[0], trace
 
 
-def _add_areas(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+def _add_areas(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str], span: Requests | None = None) -> None:
     """Add the stacked areas, an invisible line that answers the mouse, the window's lines and the markers."""
-    rows = columns.build_outline(view, by, MAX_COLUMNS)
+    rows = columns.build_outline(view, by, MAX_COLUMNS, span)
     stack = view.cells[rows.request]
     x = rows.x.astype(np.int16 if len(view) <= 32_767 else np.int32)
     present = [name for name in STACK if view.cells[:, CELLS.index(name)].any()]
@@ -187,29 +208,23 @@ def _build_outline(view: Overview, rows: Outline, x: Any, present: Sequence[str]
     n = rows.request
     fill = np.nan_to_num(view.fill[n])
     usd = view.usd[n].sum(axis=1) + view.answer_usd[n]
-    facts = [n, view.turns[n], fill, usd, *(view.cells[n, CELLS.index(name)] for name in present)]
-    parts = "".join(f"<br>{LABELS[name]} %{{customdata[{4 + i}]:,}}" for i, name in enumerate(present))
+    facts = [n, n + FIRST, view.turns[n] + FIRST, fill, usd, *(view.cells[n, CELLS.index(name)] for name in present)]
+    parts = "".join(f"<br>{LABELS[name]} %{{customdata[{5 + i}]:,}}" for i, name in enumerate(present))
     return go.Scatter(
         x=x,
         y=view.prompts[n].astype(np.int32),
         mode="lines",
         line={"width": 1.2, "color": palette["edge"]},
         customdata=np.stack(facts, axis=1).astype(np.float32),
-        hovertemplate="<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{y:,} tokens"
-        f" · %{{customdata[2]:.0%}} of the window · $%{{customdata[3]:.4f}}{parts}<extra></extra>",
+        hovertemplate="<b>request %{customdata[1]:,}</b> · turn %{customdata[2]:,}<br>%{y:,} tokens"
+        f" · %{{customdata[3]:.0%}} of the window · $%{{customdata[4]:.4f}}{parts}<extra></extra>",
         name="prompt",
     )
 
 
-def _find_top(view: Overview) -> float:
-    """The end of the saw-tooth's axis: above the window, unless hardly any of it was ever used."""
-    peak, window = float(view.prompts.max(initial=1)), float(view.windows.max(initial=0))
-    return max(window, peak) if window and peak > window / 4 else peak * 1.15
-
-
 def _add_window_lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
     """Add the window and 90 % of it, where the window is known. Both step where the model changes."""
-    top = _find_top(view)
+    top = columns.find_top(view)
     x = columns.list_positions(view, by)
     change = np.flatnonzero(np.diff(view.windows)) + 1
     starts = [0, *change.tolist()]
@@ -227,7 +242,7 @@ def _add_window_lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapp
 
 def _add_markers(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
     """Add one trace per kind of marker, on a line above the areas; at most one marker of a kind per column."""
-    x, top = columns.list_positions(view, by), _find_top(view)
+    x, top = columns.list_positions(view, by), columns.find_top(view)
     width = max(1, -(-(int(x[-1]) + 1 if len(x) else 1) // MAX_COLUMNS))
     for kind, (symbol, colour) in reversed(list(SYMBOLS.items())):
         word = EVENTS[kind].word
@@ -245,9 +260,9 @@ def _add_markers(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[s
                     "color": palette[colour],
                     "line": {"color": palette[colour], "width": 2 if "open" in symbol else 0},
                 },
-                customdata=[[m.request] for m in marks.values()],
+                customdata=[[m.request, format_request(m.request)] for m in marks.values()],
                 text=[escape_label(m.what) for m in marks.values()],
-                hovertemplate=f"<b>{word}</b> at request %{{customdata[0]}}<br>%{{text}}<extra></extra>",
+                hovertemplate=f"<b>{word}</b> at request %{{customdata[1]}}<br>%{{text}}<extra></extra>",
                 name=word,
                 cliponaxis=False,
             ),
@@ -272,15 +287,15 @@ class _Row(NamedTuple):
     name: str  # names its colour
     cell: int
     y: float  # its middle
-    tall: int
+    tall: float
     title: str
-    label: str  # the text beside it
+    label: str  # the text next to it
 
 
 def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
     """Rows from the top: what the log does not hold, then the buckets, each with its slots below it.
 
-    Where the log holds neither system prompt nor tools, the prefix takes the space of both.
+    Where the log holds neither system prompt nor tools, the prefix stands for both. It hardly changes, so its row is narrow.
     """
     hidden = [name for name in HIDDEN_CELLS if grid.tokens[:, CELLS.index(name)].any()]
     static = bool(grid.tokens[:, :2].any()) or bool(parts and {*ROWS[:2]} & {*parts.buckets})
@@ -289,12 +304,12 @@ def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
     shown = [*above, *(["prefix"] if merged else ROWS[:2] if static or not hidden else []), *ROWS[2:]]
     rows, top = list[_Row](), -0.5
     for name in reversed(shown):
-        tall = 2 if merged and name == "prefix" else 1
+        tall = PREFIX_ROW if name == "prefix" else 1.0
         for i, title in reversed([*enumerate(parts.labels)] if parts else []):
             if parts and parts.buckets[i] == name:
                 rows.append(_Row(name=name, cell=len(CELLS) + i, y=top + 0.5, tall=1, title=title, label=f"› {title}"))
                 top += 1
-        label = "System + tools" if tall > 1 else SHORT.get(name, LABELS[name])
+        label = "System + tools" if merged and name == "prefix" else SHORT.get(name, LABELS[name])
         rows.append(_Row(name=name, cell=CELLS.index(name), y=top + tall / 2, tall=tall, title=LABELS[name], label=label))
         top += tall
     return rows[::-1]
@@ -310,9 +325,10 @@ def compute_shades(
     view: Overview,
     by: Unit = "requests",
     measure: Measure = "cost",
-    scale: Scale = "rank",
-    each: bool = False,
+    scale: Scale = "log",
+    each: bool = True,
     parts: Slots | None = None,
+    span: Requests | None = None,
 ) -> tuple[Shades, ...]:
     """Compute what the brightness in `draw_heatmap` means, row by row from the top. Rows on one scale have the same values.
 
@@ -323,8 +339,9 @@ def compute_shades(
         scale: brightness by rank among all cells, or by value.
         each: each row on a scale of its own.
         parts: inserts by slot, each in a row of its own.
+        span: requests `[start, stop)` to show; None = all.
     """
-    grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS)
+    grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS, span)
     rows = _build_rows(grid, parts)
     ramps = _choose_ramps(grid, rows, scale, each)
     return tuple(Shades(row.name, row.label, ramps[row.cell].list_ticks()) for row in rows)
@@ -340,7 +357,7 @@ def _add_heatmap(
 ) -> None:
     """Add one heatmap trace per row, each in its own colours."""
     template = (
-        "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
+        "<b>request %{customdata[10]:,}</b> · turn %{customdata[11]:,}<br>%{fullData.name}: %{customdata[2]:,} tokens"
         " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}<br>"
         "read from cache %{customdata[5]:,} · written %{customdata[6]:,} · uncached %{customdata[7]:,}<br>"
         "the answer: %{customdata[8]:,} tokens, $%{customdata[9]:.4f}<extra></extra>"
@@ -349,7 +366,7 @@ def _add_heatmap(
         figure.add_trace(
             go.Heatmap(
                 z=ramps[cell].to_bytes(grid.values[:, cell], grid.cached[:, cell])[None, :],
-                x0=(grid.width - 1) / 2,
+                x0=grid.first + (grid.width - 1) / 2,
                 dx=grid.width,
                 y0=y,
                 dy=tall,
@@ -359,7 +376,7 @@ def _add_heatmap(
                 showscale=False,
                 ygap=3,
                 xgap=0 if len(grid.values) > 160 else 1,
-                customdata=grid.facts[:, cell].astype(np.float32)[None],
+                customdata=np.hstack([facts := grid.facts[:, cell], facts[:, :2] + FIRST]).astype(np.float32)[None],
                 text=[kinds[cell] if cell < len(ROWS) else [""] * len(grid.values)],
                 hovertemplate=template,
                 name=title,
@@ -367,7 +384,7 @@ def _add_heatmap(
             row=2,
             col=1,
         )
-    names = [row.label.replace(" + ", " +<br>") for row in rows]
+    names = [row.label for row in rows]
     top = rows[0].y + rows[0].tall / 2
     figure.update_yaxes(range=[-0.5, top], tickvals=[row.y for row in rows], ticktext=names, row=2, col=1)
 
@@ -381,8 +398,16 @@ def _build_colorscale(colour: str, palette: Mapping[str, str]) -> list[list[Any]
     return [*warm, [half + 1e-6, mix_colours(ground, cold, 0.12)], [1, cold]]
 
 
-def _style_figure(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str], height: int, row: int) -> None:
-    units = int(columns.list_positions(view, by)[-1]) + 1 if len(view) else 1
+def _style_figure(
+    figure: go.Figure,
+    view: Overview,
+    by: Unit,
+    palette: Mapping[str, str],
+    height: int,
+    row: int,
+    span: Requests | None = None,
+) -> None:
+    first, stop = columns.find_places(view, by, span)
     figure.update_layout(
         height=height,
         margin={"l": 92, "r": 14, "t": 22, "b": 44},
@@ -400,15 +425,28 @@ def _style_figure(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[
         },
         meta={"starts": [turn.start for turn in views.list_turns(view)] if by == "turns" else None},
     )
-    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, range=[-0.5, units - 0.5], tickformat=",d")
-    if units <= MAX_NUMBERED:
-        figure.update_xaxes(dtick=1)
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, range=[first - 0.5, max(stop, first + 1) - 0.5])
+    number_axis(figure, first, stop)
     figure.update_yaxes(showgrid=False, zeroline=False, fixedrange=True)
     for axis in (figure.update_xaxes, figure.update_yaxes):  # invisible ticks keep the two zeros of the corner apart
         axis(ticks="outside", ticklen=5, tickcolor="rgba(0,0,0,0)")
-    figure.update_yaxes(range=[0, _find_top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
+    figure.update_yaxes(range=[0, columns.find_top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
     title = {"text": "request" if by == "requests" else "turn", "standoff": 8, "font": {"size": 12}}
     figure.update_xaxes(title=title, row=row, col=1)
+
+
+def number_axis(figure: go.Figure, first: int, stop: int) -> None:
+    """Number an axis of requests or turns, whose positions count from 0, as people count them.
+
+    Args:
+        figure: the figure.
+        first: the first position on the axis.
+        stop: the position after the last one.
+    """
+    step = next(width for width in _STEPS if stop - first <= MAX_NUMBERED * width)
+    even = range(index_request(step * -(-number_request(first) // step)), stop, step)
+    places = [first, *(place for place in even if place - first >= step / 2)] if stop > first else []
+    figure.update_xaxes(tickvals=places, ticktext=[format_request(place) for place in places])
 
 
 def escape_label(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -25,22 +25,9 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
         height: pixels.
     """
     palette = PALETTES[theme]
-    best = {*found.front}
     shown = found.chosen if shown is None else shown
-    fewest = min((point.searched.unsent for point in found.points), default=0)
-    rest = [(number, point) for number, point in enumerate(found.points) if number not in best]
-    unsent = [(number, point) for number, point in rest if point.searched.unsent > fewest]
-    rest = [(number, point) for number, point in rest if point.searched.unsent == fewest]
     figure = go.Figure()
-    _add_points(figure, found, points=rest, name="tried", marker={"color": palette["faint"], "size": 7, "opacity": 0.45})
-    if unsent:
-        _add_points(
-            figure,
-            found,
-            points=unsent,
-            name="more requests could not be sent",
-            marker={"color": palette["bad"], "size": 7, "symbol": "x-thin-open"},
-        )
+    _add_tried(figure, found, palette)
     figure.add_scatter(
         x=[float(point.searched.usd) for _, point in found.front_points],
         y=[point.searched.lost for _, point in found.front_points],
@@ -53,7 +40,7 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
         figure,
         found,
         points=found.front_points,
-        name="no other is cheaper and loses less",
+        name="Pareto-optimal",
         marker={"color": palette["accent"], "size": 11},
     )
     if found.points:
@@ -68,6 +55,19 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
     figure.update_layout(clickmode="event+select")
     figure.update_xaxes(title="USD over all searched sessions", tickprefix="$", gridcolor=palette["free"])
     return figure.update_yaxes(title="lost references", rangemode="tozero", tickformat=",d")
+
+
+def _add_tried(figure: go.Figure, found: Advice, palette: Mapping[str, str]) -> None:
+    """Settings that are not on the front; those under which more requests could not be sent have a mark of their own."""
+    best = {*found.front}
+    fewest = min((point.searched.unsent for point in found.points), default=0)
+    rest = [(number, point) for number, point in enumerate(found.points) if number not in best]
+    unsent = [(number, point) for number, point in rest if point.searched.unsent > fewest]
+    rest = [(number, point) for number, point in rest if point.searched.unsent == fewest]
+    _add_points(figure, found, points=rest, name="tried", marker={"color": palette["faint"], "size": 7, "opacity": 0.45})
+    if unsent:
+        marker = {"color": palette["bad"], "size": 7, "symbol": "x-thin-open"}
+        _add_points(figure, found, points=unsent, name="more requests could not be sent", marker=marker)
 
 
 def _add_ring(figure: go.Figure, point: Point, colour: str) -> None:
@@ -139,7 +139,7 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
                 )
     figure.add_hline(y=1, line={"color": palette["bad"], "width": 1, "dash": "dash"})
     _style_figure(figure, theme, height)
-    figure.update_xaxes(title="turn", showgrid=False)
+    figure.update_xaxes(tickprefix="turn ", showtickprefix="first", showgrid=False)  # a title would stand on the legend
     return figure.update_yaxes(title="share of the window", rangemode="tozero", tickformat=".0%")
 
 

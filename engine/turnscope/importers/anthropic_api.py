@@ -38,6 +38,6 @@ IMPORTER = Importer(
     list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     version=3,
-    wants="body with `messages` for Anthropic's API, bare, beside its response, or in a cassette",
+    wants="body with `messages` for Anthropic's API, bare, with its response, or in a cassette",
     right="every recorded body renders again exactly",
 )

@@ -1,7 +1,7 @@
 """ATIF trajectories, the interchange form of Harbor: `{schema_version: "ATIF-v1.x", agent, steps, final_metrics}`.
 
 A step of the agent is one answer with the results of its calls, which may name none. Longer
-than a mapping because of those. From the schema; no real sample was at hand.
+than a mapping because of those.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     cost = parse_usd(final.get("total_cost_usd"))
     if cost:
         builder.about["run_usd"] = cost
-        builder.add_note("info", 0, f"the log tells the run's cost: {cost} USD")
+        builder.add_note("info", 0, f"the log reports the run's cost: {cost} USD")
     tools = [convert_tool(tool) for tool in as_rows(agent.get("tool_definitions"))]
     lead = [NodeMessage("tools", tools, "system")] if tools else []
     nodes = list(_make_nodes(as_rows(document.get("steps")), as_text(agent.get("model_name")), passed))
@@ -120,6 +120,5 @@ IMPORTER = Importer(
     read,
     wants="`schema_version` ATIF-v1",
     right="each step's calls and results; usage as logged",
-    sample=False,
     version=2,
 )

@@ -82,7 +82,7 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.about |= {key: chat[key] for key in ("temperature", "folderId", "assistant_id", "workspace_id") if chat.get(key)}
     odd = sum(row.get("role") not in ("user", "assistant", "system") for row in stored)
     if odd:
-        builder.add_note("warning", 0, f"{odd} messages have no role that is known and were passed over")
+        builder.add_note("warning", 0, f"{odd} messages have no role that is known and were skipped")
     prompt = as_text(chat.get("prompt"))
     lead = [NodeMessage("system", prompt, "system")] if prompt else []
     return build_thread(builder, _make_nodes(stored, named), "", lead)

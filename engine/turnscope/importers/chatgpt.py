@@ -25,7 +25,7 @@ from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
 NAME = "chatgpt"
-NEAR = 50  # nodes above an answer that are looked at for its thoughts and for when it was asked
+NEAR = 50  # nodes above an answer that are looked at for its thoughts and for the time of its prompt
 THOUGHTS = ("thoughts", "reasoning_recap")
 Value = Mapping[str, Any]
 

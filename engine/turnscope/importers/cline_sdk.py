@@ -1,15 +1,17 @@
-"""Cline SDK sessions: `ID.messages.json` under `~/.cline/data/sessions/ID`, and `ID.compaction.json` beside it.
+"""Cline SDK sessions: `ID.messages.json` under `~/.cline/data/sessions/ID`, and `ID.compaction.json` in the same folder.
 
-The file holds what was said. What is sent of it is shorter: without the tags around a prompt, and at most 8,000 characters of
+The file holds the conversation. A request is shorter: without the tags around a prompt, and at most 8,000 characters of
 each text of a tool's result (`session/services/message-builder.ts` of Cline, version 3.0.65). The sidecar is what the newest
-compaction left of the first messages, which stay in the file. Longer than a mapping for these two.
+compaction left of the first messages, which stay in the file; earlier ones are told by prompts that fell. Longer than a mapping
+for these.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,9 @@ LIMIT = 8_000  # characters of each text of a result that are sent
 MARK = "\n\n...[truncated {} chars]...\n\n"
 BECAUSE = f"Cline sends at most {LIMIT:,} characters of each text of a result"
 FALL = 0.9  # a prompt that is smaller than this share of the one before it was compacted
+MARGIN = 0.95  # of the size that a round is taken to have: no prompt tells how large the one before a compaction was
 INFERRED = "compacted: the prompt fell, and the log holds what the newest compaction left"
+SUMMARIZED = "compacted into a summary that the log does not hold: the prompt fell; its size tells which rounds stayed"
 _TAGGED = re.compile(r"\s*<(user_input|user_command)\b[^>]*>(.*)</\1>\s*", re.DOTALL)
 
 
@@ -48,10 +52,10 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = machine.variables.get("CLINE_SESSION_DATA_DIR")
+    folder = machine.variables.get("CLINE_SESSION_DATA_DIR")
     data = machine.variables.get("CLINE_DATA_DIR")
     home = Path(data) if data else machine.home / ".cline" / "data"
-    yield Place(Path(given) if given else home / "sessions", f"*/*{END}", find_main_path)
+    yield Place(Path(folder) if folder else home / "sessions", f"*/*{END}", find_main_path)
 
 
 def find_main_path(path: Path) -> Path:
@@ -105,11 +109,11 @@ def _convert_forms(message: Any) -> Any:
 
 
 def _convert_form(block: Any, role: Any) -> Any:
-    kind, held = (block.get("type"), block.get("content")) if isinstance(block, Mapping) else ("", None)
+    kind, content = (block.get("type"), block.get("content")) if isinstance(block, Mapping) else ("", None)
     if kind == "text" and role == "user" and isinstance(block.get("text"), str):
         return {**block, "text": _strip_tags(block["text"])}
-    if kind == "tool_result" and isinstance(held, list) and not all(as_mapping(one).get("type") for one in held):
-        return {**block, "content": _write_json(held)}
+    if kind == "tool_result" and isinstance(content, list) and not all(as_mapping(one).get("type") for one in content):
+        return {**block, "content": _write_json(content)}
     return block
 
 
@@ -139,9 +143,9 @@ def cut_middle(text: str) -> str:
 
 def _cut_result(content: Any) -> Any:
     """What is sent of a result: each text in it is cut, also those inside JSON text."""
-    held = parse_if_json(content) if isinstance(content, str) and len(content) > LIMIT else content
-    if held is not content and isinstance(held, (list, dict)):
-        return _write_json(_cut_texts(held))
+    value = parse_if_json(content) if isinstance(content, str) and len(content) > LIMIT else content
+    if value is not content and isinstance(value, (list, dict)):
+        return _write_json(_cut_texts(value))
     return _cut_texts(content)
 
 
@@ -169,8 +173,8 @@ def _observe_cut_results(session: Session) -> Iterator[ObservedEdit]:
 
 def _add_compactions(nodes: list[Node], stored: int, sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
     """The nodes with what the sidecar says; it stands for the first messages of the file."""
-    count, held = sidecar.get("source_message_count"), as_rows(sidecar.get("messages"))
-    if not held or not isinstance(count, int) or isinstance(count, bool):
+    count, rows = sidecar.get("source_message_count"), as_rows(sidecar.get("messages"))
+    if not rows or not isinstance(count, int) or isinstance(count, bool):
         return nodes
     if not 0 < count <= stored:
         notes.append(
@@ -179,25 +183,27 @@ def _add_compactions(nodes: list[Node], stored: int, sidecar: Mapping[str, Any],
         return nodes
     # A node is named by its message's place; results of one round that are several messages are the node of the first.
     at = next((n for n, node in enumerate(nodes) if int(node.id) >= count), len(nodes))
-    keep = _find_kept(nodes[:at], held)
-    about = [as_mapping(row.get("metadata")) for row in held]
+    keep = _find_kept(nodes[:at], rows)
+    about = [as_mapping(row.get("metadata")) for row in rows]
     before = next((row["tokensBefore"] for row in about if "tokensBefore" in row), None)
     facts = {"preTokens": before} if isinstance(before, int) else {}
     cut = Node(f"{count}-compaction", None, [], None, Cut("compacted: other messages stand for these", keep, facts=facts))
     if about[0].get("kind") == "compaction":
         _infer_compactions(nodes[:at], keep)
+    elif about[0].get("kind") == "compaction_summary":
+        _infer_summaries(nodes[:at])
     return [*nodes[:at], cut, *nodes[at:]]
 
 
-def _find_kept(nodes: list[Node], held: list[Mapping[str, Any]]) -> list[str | tuple[Part, ...]]:
+def _find_kept(nodes: list[Node], rows: list[Mapping[str, Any]]) -> list[str | tuple[Part, ...]]:
     """What a compaction left: messages that are in the file, by their nodes, and others."""
-    left = list(make_nodes([_convert_forms(row) for row in held], lambda _: None, SkippedRecords()))
-    said = [node.messages[0] for node in left]
+    left = list(make_nodes([_convert_forms(row) for row in rows], lambda _: None, SkippedRecords()))
+    messages = [node.messages[0] for node in left]
     mine = [(node.messages[0].role, dumps(node.messages[0].content)) for node in nodes]
-    same = {y: x for x, y in find_common(mine, [(one.role, dumps(one.content)) for one in said])}
+    same = {y: x for x, y in find_common(mine, [(one.role, dumps(one.content)) for one in messages])}
     return [
         nodes[same[n]].id if n in same else make_message_parts(one.role, [_cut_block(block) for block in one.content])
-        for n, one in enumerate(said)
+        for n, one in enumerate(messages)
     ]
 
 
@@ -207,14 +213,46 @@ def _cut_block(block: JSON) -> JSON:
 
 
 def _infer_compactions(nodes: list[Node], kept: list[str | tuple[Part, ...]]) -> None:
-    """Earlier compactions that asked no model are told by a prompt that fell: what one of them kept, all later ones kept."""
+    """Earlier compactions without a model show in a prompt that became smaller: what one of them kept, all later ones kept."""
     before = 0
     for number, node in enumerate(nodes):
-        usage = (node.messages[0].request or {}).get("usage")
+        usage = _get_usage(node)
         if usage and usage.prompt_tokens < FALL * before:
             early = {one.id for one in nodes[:number]}
             node.cut = Cut(INFERRED, [one for one in kept if not isinstance(one, str) or one in early])
         before = usage.prompt_tokens if usage else before
+
+
+def _infer_summaries(nodes: list[Node]) -> None:
+    """Earlier compactions that asked a model left its summary, which the log does not hold, and the newest rounds.
+
+    How many tells the prompt: a round is as large as the prompt grew by it, and what every prompt has is known from the first.
+    """
+    billed = [(n, usage.prompt_tokens) for n, node in enumerate(nodes) if (usage := _get_usage(node)) and usage.prompt_tokens]
+    rounds: list[tuple[int, float]] = []  # of the window: where each begins, and its tokens
+    grown = characters = 0  # tokens and characters of rounds that a prompt grew by
+    for (last, before), (at, prompt) in pairwise(billed):
+        size = _count_characters(nodes[last:at])
+        if prompt >= FALL * before or not characters:
+            grown, characters = grown + max(0, prompt - before), characters + size
+            rounds.append((last, prompt - before))
+            continue
+        scale = grown / max(1, characters)
+        left = prompt - (billed[0][1] - scale * _count_characters(nodes[: billed[0][0]]))  # without system prompt and tools
+        rounds.append((last, MARGIN * scale * size))
+        sizes = accumulate(tokens for _, tokens in reversed(rounds))
+        rounds = rounds[-max(1, sum(tokens <= left for tokens in sizes)) :]
+        nodes[at].cut = Cut(SUMMARIZED, [node.id for node in nodes[rounds[0][0] : at]])
+
+
+def _get_usage(node: Node) -> Any:
+    return (node.messages[0].request or {}).get("usage")
+
+
+def _count_characters(nodes: Iterable[Node]) -> int:
+    """Characters of messages as they are sent."""
+    contents = (message.content for node in nodes for message in node.messages)
+    return sum(len(c if isinstance(c, str) else dumps([_cut_block(block) for block in c])) for c in contents)
 
 
 def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -240,6 +278,6 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".json",),
     wants="`messages` of a Cline SDK session",
-    version=2,
+    version=3,
     right="what was sent of each result; the compaction sidecar: what stands for the first messages",
 )

@@ -1,6 +1,6 @@
 """Codex CLI rollouts: JSON lines under `~/.codex/sessions/YYYY/MM/DD`, in an envelope of `{timestamp, type, payload}` or flat.
 
-Events repeat what the items say, so items make the timeline. One answer is several items, and no item tells its end:
+Events repeat what the items say, so items make the timeline. One answer is several items, and no item shows its end:
 `token_count` does, which stands before them in 0.40 and behind them later, or a `token_usage_record` for each response.
 `compacted` replaces the history from there on; `thread_rolled_back` leaves a branch; `world_state` repeats what messages say.
 Longer than a mapping for the ends of answers, compactions and rollbacks.
@@ -124,10 +124,10 @@ class _Rollout:
             as_mapping(record.get("usage")), at, **{"id": record["response_id"]} if as_text(record.get("response_id")) else {}
         )
 
-    def _add_usage(self, held: Mapping[str, Any], at: float | None, **about: Any) -> None:
+    def _add_usage(self, record: Mapping[str, Any], at: float | None, **about: Any) -> None:
         """Give usage to the open answer, or to a request without one."""
         kinds = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
-        usage = make_usage(*map(held.get, kinds))
+        usage = make_usage(*map(record.get, kinds))
         request = self.open.messages[0].request if self.open else None
         if isinstance(request, dict) and "usage" not in request:
             request |= {"usage": usage, "answered_at": at, **about}
@@ -145,7 +145,7 @@ class _Rollout:
             return False
         if role == "assistant":
             self._add_answer_item(blocks, at)
-        elif result and self.path and self.path[-1].messages[0].origin == "tool":
+        elif result and self.path and [message.origin for message in self.path[-1].messages] == ["tool"]:
             self.path[-1].messages[0].content = [*self.path[-1].messages[0].content, *blocks]
         else:
             aside = extract_text(blocks).lstrip().startswith(ASIDE)

@@ -56,16 +56,23 @@ def read(source: Source, _entry: Entry) -> Thread:
     used = document.get("usage")
     builder.about |= {key: document[key] for key in ("workspaceDirectory", "mode", "chatModelTitle") if document.get(key)}
     builder.about |= {"usage": used} if isinstance(used, Mapping) else {}
+    logs = [log for item in as_rows(document["history"]) for log in as_rows(item.get("promptLogs"))]
+    options = as_mapping(next((log["completionOptions"] for log in reversed(logs) if log.get("completionOptions")), None))
+    builder.about |= {key: options[key] for key in ("contextLength", "maxTokens", "temperature") if options.get(key)}
+    window = options.get("contextLength")
+    builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
     items = [item for item in document["history"] if isinstance(item, Mapping) and isinstance(item.get("message"), Mapping)]
     if odd := len(document["history"]) - len(items):
-        builder.add_note("warning", 0, f"{odd} items of the history hold no message and were passed over")
+        builder.add_note("warning", 0, f"{odd} items of the history hold no message and were skipped")
     passed = SkippedRecords()
     nodes = list(_make_nodes(items, as_text(document.get("chatModelTitle")), passed))
     prompts = [log["prompt"] for item in items for log in as_rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
     if prompts:
         size = sum(map(len, prompts))
         builder.add_note(
-            "info", 0, f"{len(prompts)} rendered prompts ({size:,} characters) repeat what was said; read for the system prompt"
+            "info",
+            0,
+            f"{len(prompts)} rendered prompts ({size:,} characters) repeat the conversation; read for the system prompt",
         )
     system = next((found[1] or found[2] for prompt in prompts if (found := SYSTEM.search(prompt[:100_000]))), "")
     passed.add_notes(builder)
@@ -164,5 +171,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="`sessionId` with a `history` of messages",
     right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",
-    version=2,
+    version=3,
 )

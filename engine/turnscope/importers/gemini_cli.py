@@ -1,8 +1,9 @@
 """Gemini CLI sessions: `~/.gemini/tmp/<project>/chats/session-*`, one JSON object, or JSON lines with patches; and what
-`/chat save` keeps beside them: the contents as they are sent, without times, models and usage.
+`/chat save` keeps in the same folder: the contents as they are sent, without times, models and usage.
 
 A line with an id seen before replaces that message where it stands; `$set.messages` replaces the history that is sent (masked
-tool outputs, a compression); `$rewindTo` leaves a branch. Prompt, tools and window are not stored.
+tool outputs, a compression), and so do lines that tell it anew, from its first message on; `$rewindTo` leaves a branch. Prompt,
+tools and window are not stored.
 Longer than a mapping for the patches.
 """
 
@@ -42,6 +43,7 @@ IDS = ("id", "tool_use_id", "is_error")
 THOUGHTS = ("thinking",)  # what stands in the log and is not sent again
 COPIED = "$copied"  # key of a message that a history brought which was set
 MASKED, REPLACED = "old tool outputs were masked", "the history was replaced by a shorter one"
+REWRITTEN = "the history was written anew, and is longer"
 Record = Mapping[str, Any]
 
 
@@ -61,8 +63,8 @@ def _is_content(row: Record) -> bool:
 def _read_checkpoint(source: Source) -> Sequence[Any]:
     """The contents of a checkpoint: a list, or an object's history."""
     document = source.document if source.kind == "file" else None
-    held = document.get("history") if isinstance(document, dict) else document
-    return held if isinstance(held, list) else ()
+    history = document.get("history") if isinstance(document, dict) else document
+    return history if isinstance(history, list) else ()
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
@@ -75,6 +77,7 @@ class _Chat:
 
     `path`: what stands after rewinds; `sent`: what is sent of it, and placeholders. A history that was set is compared with the
     path when the next message comes: several may be set between two messages, and only the last one counts.
+    A history that lines tell anew begins with what the path begins with, and its answers have neither model nor usage.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -84,10 +87,16 @@ class _Chat:
         self.path: list[str] = []
         self.sent: list[str | tuple[Part, ...]] = []
         self.pending: list[Record] | None = None  # a history that was set
+        self.retold: list[Record] = []  # lines that may tell the history anew; that they do is known from the first answer on
         self.cut: Cut | None = None  # what it changed, for the next node
         self.answered: set[str] = set()  # calls whose results are messages of their own
 
     def add_line(self, record: Record, line: int) -> None:
+        if self._is_retold(record):
+            self.retold.append(record)
+            return
+        if self.retold and ("type" in record or "$rewindTo" in record or "messages" in as_mapping(record.get("$set"))):
+            self._end_retold()
         if "$rewindTo" in record:
             id = record["$rewindTo"]
             self.path = self.path[: self.path.index(id)] if id in self.path else []
@@ -100,8 +109,8 @@ class _Chat:
             self._add_message(record, line)
         else:
             self._read_meta(record)
-            held = record.get("messages")
-            for message in held if isinstance(held, list) else ():
+            messages = record.get("messages")
+            for message in messages if isinstance(messages, list) else ():
                 if isinstance(message, Mapping):
                     self._add_message(message, line)
                 else:
@@ -122,6 +131,24 @@ class _Chat:
             self.apply_history()
             self._append(record)
 
+    def _is_retold(self, record: Record) -> bool:
+        """Whether a line may be one of those that tell the history anew."""
+        if not _is_message(record) or record.get("id") in self.path:
+            return False
+        if record["type"] == "gemini":
+            return bool(self.retold) and not (record.get("tokens") or record.get("model"))
+        first = self.rows.get(self.path[0]) if self.path else None
+        return bool(self.retold) or (first is not None and _split_context(record)[0].get("content") == first.get("content"))
+
+    def _end_retold(self) -> None:
+        """Take the lines for the history that is sent from here on; without an answer among them, for new messages."""
+        retold, self.retold = self.retold, []
+        if any(record["type"] == "gemini" for record in retold):
+            self.pending = retold
+            return
+        for record in retold:
+            self._add_message(record, 0)
+
     def _append(self, record: Record) -> None:
         """A message behind all others. An answer has a second node for the results that it holds."""
         id = as_text(record.get("id")) or f"#{len(self.nodes)}"
@@ -140,26 +167,32 @@ class _Chat:
 
     def apply_history(self) -> None:
         """Lay the history that was set along the path: what stands as it was, what is masked, and what is new behind it."""
+        if self.retold:
+            self._end_retold()
         if self.pending is None:
             return
-        messages, self.pending = self.pending, None
+        messages, self.pending = [part for row in self.pending for part in _split_context(row)], None
         answered = self.answered.union(*map(_find_answered, messages))
-        mine = [(id, said) for id in self.path if (said := self._make_message(id))]
-        theirs = [(n, said) for n, row in enumerate(messages) for said in _make_messages(row, None, answered)]
-        keys = [[_make_key(said) for _, said in one] for one in (mine, theirs)]
+        mine = [(id, one) for id in self.path if (one := self._make_message(id))]
+        theirs = [(n, one) for n, row in enumerate(messages) for one in _make_messages(row, None, answered)]
+        keys = [[_make_key(one) for _, one in side] for side in (mine, theirs)]
         same = {y: x for x, y in find_common(*keys)}
         known = {theirs[y][0] for y in same} | {n for n, row in enumerate(messages) if row.get("id") in self.path}
         new = max(known) + 1 if known else 0
         keep: list[str | tuple[Part, ...]] = [
-            mine[same[y]][0] if y in same else make_message_parts(said.role, said.content)
-            for y, (n, said) in enumerate(theirs)
+            mine[same[y]][0] if y in same else make_message_parts(one.role, one.content)
+            for y, (n, one) in enumerate(theirs)
             if n < new
         ]
-        held = {id for id, _ in mine}
-        now = [one for one in self.sent if not isinstance(one, str) or one in held]
+        present = {id for id, _ in mine}
+        now = [one for one in self.sent if not isinstance(one, str) or one in present]
+        if now and now[-1] not in keep and str(now[-1]).endswith(RESULTS):  # they are behind the history, and sent next
+            keep.append(now[-1])
         if keep != now:
             self.cut = Cut(REPLACED, keep, unsent=THOUGHTS)
-            if len(keep) == len(now):
+            if len(keep) > len(now):  # a resumed session holds results twice
+                self.cut = Cut(REWRITTEN, keep, action="repair", unsent=THOUGHTS)
+            elif len(keep) == len(now):
                 self.cut = Cut(MASKED, keep, action="truncate", unsent=THOUGHTS)
             self.sent = keep
         for message in messages[new:]:
@@ -168,21 +201,21 @@ class _Chat:
     def _make_message(self, id: str) -> NodeMessage | None:
         """What a node says, as far as it is known."""
         record = self.rows.get(id.removesuffix(RESULTS))
-        said = _make_messages(record, None, self.answered) if record else []
+        messages = _make_messages(record, None, self.answered) if record else []
         wanted = "assistant" if record and record.get("type") == "gemini" and not id.endswith(RESULTS) else "user"
-        return next((one for one in said if one.role == wanted), None)
+        return next((one for one in messages if one.role == wanted), None)
 
     def build_nodes(self) -> Iterator[Node]:
         """The nodes with what the newest version of each says."""
         before: float | None = None
         for id, node in self.nodes.items():
             if id in self.rows:
-                said = _make_messages(self.rows[id], before, self.answered)
-                node.messages = said[:1]
+                messages = _make_messages(self.rows[id], before, self.answered)
+                node.messages = messages[:1]
                 if id + RESULTS in self.nodes:
-                    self.nodes[id + RESULTS].messages = said[1:]
+                    self.nodes[id + RESULTS].messages = messages[1:]
                     self.nodes[id + RESULTS].at = node.at
-                before = (said[-1].at if said else None) or node.at
+                before = (messages[-1].at if messages else None) or node.at
         yield from self.nodes.values()
 
 
@@ -190,18 +223,26 @@ def _is_message(record: Any) -> bool:
     return isinstance(record, Mapping) and record.get("type") in ("user", "gemini")
 
 
+def _split_context(record: Record) -> list[Record]:
+    """A message as it was written first: what the tool put before the first prompt is a message of its own."""
+    parts = record.get("content")
+    if not isinstance(parts, list) or len(parts) < 2 or not as_text(as_mapping(parts[0]).get("text")).startswith(CONTEXT):
+        return [record]
+    return [{**record, "content": parts[:1]}, {**record, "id": f"{record.get('id')}#prompt", "content": parts[1:]}]
+
+
 def _find_answered(record: Record) -> set[str]:
-    """Calls whose results a message holds; those that an answer holds beside its calls are a copy of them."""
+    """Calls whose results a message holds; those that an answer holds with its calls are a copy of them."""
     parts = record.get("content") if record.get("type") == "user" else None
     results = (as_mapping(part).get("functionResponse") for part in parts) if isinstance(parts, list) else ()
     return {id for result in results if (id := as_text(as_mapping(result).get("id")))}
 
 
-def _make_key(said: NodeMessage) -> str:
+def _make_key(message: NodeMessage) -> str:
     """What of a message is sent: not its ids, which differ between copies, and not its thoughts."""
-    blocks: Sequence[JSON] = make_text(said.content) if isinstance(said.content, str) else said.content
+    blocks: Sequence[JSON] = make_text(message.content) if isinstance(message.content, str) else message.content
     kept = [{key: block[key] for key in block if key not in IDS} for block in blocks if block.get("type") not in THOUGHTS]
-    return dumps([said.role, kept])
+    return dumps([message.role, kept])
 
 
 def _make_messages(record: Record, before: float | None, answered: AbstractSet[str] = frozenset()) -> list[NodeMessage]:
@@ -213,21 +254,21 @@ def _make_messages(record: Record, before: float | None, answered: AbstractSet[s
         origin = "tool" if results and len(results) == len(blocks) else ""
         origin = "meta" if extract_text(blocks[:1]).startswith(CONTEXT) else origin
         return [NodeMessage("user", blocks if results else join_blocks(blocks), origin)]
-    held = {block.get("type") for block in blocks}
+    kinds = {block.get("type") for block in blocks}
     calls = as_rows(record.get("toolCalls"))
-    if "tool_use" not in held and "thinking" not in held:
+    if "tool_use" not in kinds and "thinking" not in kinds:
         ahead = [
             b
             for t in as_rows(record.get("thoughts"))
             for b in make_thinking("\n".join(filter(None, (as_text(t.get(k)) for k in ("subject", "description")))))
         ]
         blocks = [*ahead, *blocks, *(make_call(as_text(c.get("id")), as_text(c.get("name")), c.get("args")) for c in calls)]
-    said = [NodeMessage("assistant", blocks, request=_make_request(record, before))]
+    messages = [NodeMessage("assistant", blocks, request=_make_request(record, before))]
     open_ = [c for c in calls if c.get("result") is not None and as_text(c.get("id")) not in answered]
     if open_:
         at = max(filter(None, (parse_time(c.get("timestamp")) for c in calls)), default=None)
-        said.append(NodeMessage("user", [_make_tool_result(c) for c in open_], "tool", at=at))
-    return said
+        messages.append(NodeMessage("user", [_make_tool_result(c) for c in open_], "tool", at=at))
+    return messages
 
 
 def _make_request(record: Record, before: float | None) -> dict[str, Any] | None:
@@ -287,6 +328,6 @@ IMPORTER = Importer(
     read,
     finds=find_places,
     wants="`sessionId` with a `projectHash`, and no list of contents",
-    version=2,
+    version=3,
     right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
 )

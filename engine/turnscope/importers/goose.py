@@ -1,8 +1,8 @@
 """goose sessions: the SQLite database `sessions.db`, one session as JSON (`goose session export`), or old JSON lines.
 
 A compaction hides all messages from the agent and appends a summary that only the agent sees. Usage is known of the newest
-request alone, as the session's current totals. From the schema; no real sample was at hand.
-Longer than a mapping because only visibility tells summaries.
+request alone, as the session's current totals.
+Longer than a mapping because only visibility marks summaries.
 """
 
 from __future__ import annotations
@@ -182,5 +182,4 @@ IMPORTER = Importer(
     suffixes=(".db", ".json", ".jsonl"),
     wants="`working_dir`, nor tables `sessions` and `messages` with `content_json`",
     right="database and exports; compactions",
-    sample=False,
 )

@@ -138,7 +138,7 @@ def _find_calls(sample: Value) -> list[Value]:
 
 
 def _make_notes(sample: Value) -> Iterator[Note]:
-    """Compactions and limits as the log tells them; what a compaction did is seen in the next input."""
+    """Compactions and limits as the log has them; what a compaction did is seen in the next input."""
     for event in as_rows(sample.get("events")):
         if event.get("event") == "compaction":
             sizes = f"{event.get('tokens_before')} tokens before, {event.get('tokens_after')} after"

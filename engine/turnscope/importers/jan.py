@@ -46,11 +46,20 @@ def sniff(source: Source) -> int:
         file = source.open_sibling(FILES[1]) if source.open_sibling(FILES[0]) else None
         return 90 if file and sniff(file) else 0
     head = as_mapping(source.document if source.document is not None else next(iter(source.first), None))
-    if head.get("object") == "thread.message":
+    if _is_message(head):
         return 90
     if head.get("object") == "thread" and "assistants" in head:
         return 85 if source.open_sibling(FILES[1]) else 0
     return 90 if {"exported_at", "title"} <= head.keys() and isinstance(head.get("messages"), list) else 0
+
+
+def _is_message(value: Value) -> bool:
+    """Whether a value is a stored message; some versions leave `object` out."""
+    if value.get("object") == "thread.message":
+        return True
+    texts = [part.get("text") for part in as_rows(value.get("content"))]
+    plain = {"thread_id", "role"} <= value.keys() and "object" not in value
+    return plain and any(isinstance(text, Mapping) and "value" in text for text in texts)
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
@@ -129,9 +138,7 @@ def _read_thread(source: Source) -> tuple[Value, list[Value], list[Note]]:
     document = as_mapping(source.document)
     if isinstance(document.get("messages"), list):
         return document, as_rows(document["messages"]), []
-    lines = (
-        source if document.get("object") == "thread.message" or source.path.name == FILES[1] else source.open_sibling(FILES[1])
-    )
+    lines = source if _is_message(document) or source.path.name == FILES[1] else source.open_sibling(FILES[1])
     near = source if document.get("object") == "thread" else source.open_sibling(FILES[0])
     if lines is None or (source.kind == "file" and document.get("object") != "thread" and source.path.suffix == ".jsonl"):
         lines = source
@@ -151,7 +158,7 @@ def _make_node(message: Value, above: str, times: Mapping[str, float | None], mo
         blocks += [make_result(as_text(tool.get("id")), extract_text(gave.get("content") or gave.get("error")))] if gave else []
     if message.get("role") == "assistant":
         used, speed = as_mapping(metadata.get("usage")), as_mapping(metadata.get("tokenSpeed"))
-        out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", 0)))
+        out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", speed.get("count", 0))))
         ended, status = parse_time(message.get("completed_at")), as_text(message.get("status"))
         later = ended is not None and node.at is not None and ended > node.at
         request = {
@@ -188,8 +195,8 @@ def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
     plain = not files and all(part == {"type": "text", "text": part.get("text")} for part in shown["parts"])
     if not plain and len(answers) == len(parted):
         for number, wave in zip(answers, parted, strict=True):
-            beside = {"metadata": {"inline_file_contents": files}} if files else {}
-            yield f"{node.id}:{number}" if number else node.id, {"parts": wave["parts"], **beside}
+            metadata = {"metadata": {"inline_file_contents": files}} if files else {}
+            yield f"{node.id}:{number}" if number else node.id, {"parts": wave["parts"], **metadata}
 
 
 def _clean_part(part: Value) -> Value:
@@ -238,5 +245,5 @@ IMPORTER = Importer(
     wants="`object` thread or thread.message, nor an export with `exported_at`",
     right="the tree with its branches; the speed that Jan measured",
     sample=False,
-    version=3,
+    version=4,
 )

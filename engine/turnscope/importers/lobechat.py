@@ -28,9 +28,9 @@ from turnscope.reading.leaves import follow_choices
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.model import JSON
+from turnscope.session.model import JSON, Usage
 from turnscope.session.thread import Thread
-from turnscope.session.usage import parse_usd
+from turnscope.session.usage import measured, parse_count, parse_usd
 
 NAME = "lobechat"
 TABLES = {"messages", "sessions", "topics", "agents", "messagePlugins", "userSettings", "threads"}
@@ -52,7 +52,7 @@ def sniff(source: Source) -> int:
 
 
 def _read_tables(source: Source) -> dict[str, Any]:
-    """Messages by conversation, and what is said of those: by the ids of session and topic."""
+    """Messages by conversation, and what is stored about those: by the ids of session and topic."""
     if "tables" not in source.cache:
         document = source.document
         state = as_mapping(document.get("state") or document.get("data")) if isinstance(document, dict) else {}
@@ -108,27 +108,31 @@ def read(source: Source, entry: Entry) -> Thread:
     reported["historySummaryBehind"] = newest if reported["historySummary"] else ""
     builder.about |= {key: value for key, value in reported.items() if value}
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
-    roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
-    nodes = list(_make_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
+    nodes = list(_make_nodes(talk, linked, tables["threads"], as_text(agent.get("model")), builder, passed))
     facts = {node.id: _select_stored(message) for node, message in zip(nodes, talk, strict=True) if node.messages}
     builder.about |= {"stored": {NAME: facts}} if facts else {}
     role = as_text(agent.get("systemRole"))
     passed.add_notes(builder)
-    current = _find_active(nodes, {as_text(m.get("id")): as_mapping(m.get("metadata")) for m in talk}) if linked else ""
+    if linked:
+        current = _find_active(nodes, {as_text(m.get("id")): as_mapping(m.get("metadata")) for m in talk})
+    else:
+        current = next((node.id for node, m in zip(nodes[::-1], talk[::-1], strict=True) if not m.get("threadId")), "")
     return build_thread(builder, nodes, current, [NodeMessage("system", role, "system")] if role else [])
 
 
 def _make_nodes(
-    talk: list[Value], linked: bool, roots: Mapping[str, str], model: str, builder: Builder, passed: SkippedRecords
+    talk: list[Value], linked: bool, threads: Mapping[str, Value], model: str, builder: Builder, passed: SkippedRecords
 ) -> Iterator[Node]:
-    before, begun = None, set[str]()
+    """A node for each message. What belongs to a thread branches off from the message that the thread was opened at."""
+    before, last = None, dict[str, str]()
     for number, message in enumerate(talk):
-        up: str | None = as_text(message.get("parentId")) or None if linked else None
+        up = as_text(message.get("parentId")) if linked else ""
         aside = as_text(message.get("threadId"))
-        if aside and not up and aside not in begun:
-            up = roots.get(aside, "")
-        begun.add(aside)
-        node = Node(as_text(message.get("id")) or f"#{number}", up, [], parse_time(message.get("createdAt")))
+        thread = as_mapping(threads.get(aside))
+        title = "" if aside in last else as_text(thread.get("title"))
+        up = up or last.get(aside, as_text(thread.get("sourceMessageId")) or ("" if thread else last.get("", "")))
+        node = Node(as_text(message.get("id")) or f"#{number}", up, [], parse_time(message.get("createdAt")), title=title)
+        last[aside] = node.id
         node.messages = _make_messages(message, model, before, passed)
         error = as_mapping(message.get("error"))
         if error:
@@ -169,17 +173,22 @@ def _make_messages(message: Value, model: str, before: float | None, passed: Ski
     used = as_mapping(message.get("usage")) or as_mapping(metadata.get("usage")) or metadata
     request = {
         "model": as_text(message.get("model")) or as_text(extra.get("fromModel")) or model,
-        "usage": make_usage(
-            used.get("totalInputTokens"),
-            used.get("totalOutputTokens"),
-            used.get("inputCachedTokens"),
-            used.get("inputWriteCacheTokens"),
-        ),
+        "usage": _convert_usage(used),
         "logged_usd": parse_usd(used.get("cost")),
         "sent_at": before,
         "stop_reason": "error" if message.get("error") else as_text(metadata.get("finishType")) or None,
     }
     return split_rounds(blocks, request, parallel=True) or [NodeMessage("", request=request)]
+
+
+@measured
+def _convert_usage(used: Value) -> Usage | None:
+    """Older versions have no total of the prompt: `inputTokens` holds what was cached, or excludes it."""
+    names = "totalInputTokens inputTokens inputCacheMissTokens inputWriteCacheTokens totalOutputTokens outputTokens".split()
+    total, prompt, missed, written, output, answer = (parse_count(used.get(name), name) for name in names)
+    cached = parse_count(used.get("inputCachedTokens", used.get("cachedTokens")), "cached tokens")
+    apart = cached + written if not prompt or prompt == missed or cached + written > prompt else 0
+    return make_usage(total or (prompt or missed) + apart, output or answer, cached, written)
 
 
 def _select_stored(message: Value) -> dict[str, JSON]:
@@ -258,5 +267,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
     right="each topic a conversation; trees where prompts name parents; failed answers",
-    version=3,
+    version=4,
 )

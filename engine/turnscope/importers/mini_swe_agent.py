@@ -1,13 +1,13 @@
 """mini-swe-agent trajectories: `{info, messages, trajectory_format}`; each answer carries the API's own response.
 
 Commands stand in the text of answers (version 1) or are calls with ids (version 2); responses are of Chat Completions or of the
-Responses API. The cost is the run's, except where an answer tells its own. Longer than a mapping for those two and two.
+Responses API. The cost is the run's, except where an answer has its own. Longer than a mapping for those two and two.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnscope.importers import Importer
@@ -24,19 +24,31 @@ from turnscope.session.thread import Thread
 from turnscope.session.usage import parse_usd
 
 NAME = "mini-swe-agent"
+OUTPUTS = ("<returncode>", "<output>", "Observation:")  # how what a command gave begins
 COMMAND = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
 
 
 def sniff(source: Source) -> int:
     document = source.document if source.kind == "file" else None
+    if isinstance(document, list):
+        return 60 if _is_bare_run(document) else 0
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return 0
     named = as_text(document.get("trajectory_format")).startswith("mini-swe-agent")
     return 95 if named else 80 if "mini_version" in as_mapping(document.get("info")) else 0
 
 
+def _is_bare_run(document: Sequence[Any]) -> bool:
+    """Whether a list is what older versions wrote: messages alone, with a command in answers and what it gave behind it."""
+    messages = document[:9]
+    plain = [m for m in messages if isinstance(m, Mapping) and isinstance(m.get("content"), str) and as_text(m.get("role"))]
+    answers = [m for m in plain if m["role"] == "assistant"]
+    outputs = [m for m in plain[2:] if m["role"] == "user" and m["content"].lstrip().startswith(OUTPUTS)]
+    return len(plain) == len(messages) and bool(outputs) and sum(map(bool, map(_find_command, answers))) * 2 > len(answers)
+
+
 def read(source: Source, _entry: Entry) -> Thread:
-    document = as_mapping(source.document)
+    document = as_mapping({"messages": [*source.document]} if isinstance(source.document, list) else source.document)
     info = as_mapping(document.get("info"))
     config, stats = as_mapping(info.get("config")), as_mapping(info.get("model_stats"))
     model = as_text(as_mapping(config.get("model")).get("model_name"))
@@ -49,7 +61,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     if cost := parse_usd(stats.get("instance_cost")):
         builder.about["run_usd"] = cost
         builder.add_note(
-            "info", 0, f"the log tells the run's cost: {stats['instance_cost']} USD for {stats.get('api_calls')} calls"
+            "info", 0, f"the log reports the run's cost: {stats['instance_cost']} USD for {stats.get('api_calls')} calls"
         )
     chat: list[Mapping[str, Any]] = []
     for message in as_rows(document.get("messages")):
@@ -107,5 +119,5 @@ IMPORTER = Importer(
     read,
     wants="`trajectory_format` of mini-swe-agent",
     right="commands in texts as calls, each with the API's own usage",
-    version=2,
+    version=3,
 )

@@ -111,8 +111,8 @@ def read(source: Source, entry: Entry) -> Thread:
     named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
     details = {node.id: facts for node in nodes if (facts := _select_stored(messages[node.id], _get_blocks(node)))}
     builder.about |= {"stored": {NAME: details}} if details else {}
-    beside = [one for node in nodes for one in _iter_retrieved(messages[node.id])]
-    builder.about |= {"context": beside} if beside else {}
+    retrieved = [one for node in nodes for one in _iter_retrieved(messages[node.id])]
+    builder.about |= {"context": retrieved} if retrieved else {}
     current = next((id for id in named if isinstance(id, str) and id in messages), "")
     system = as_text(as_mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
     passed.add_notes(builder)
@@ -168,7 +168,7 @@ def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: S
 
 
 def _select_stored(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
-    """What is stored with a message beside its text; and for an answer in which more is read than that, all that it is."""
+    """What is stored with a message besides its text; for an answer of which more is read, all of it."""
     facts: dict[str, JSON] = {key: as_mapping(message.get(key)) for key in ("usage", "info") if as_mapping(message.get(key))}
     facts |= {"files": as_rows(message.get("files"))} if as_rows(message.get("files")) else {}
     facts |= {key: as_text(message.get(key)) for key in ("contextSummary",) if as_text(message.get(key))}
@@ -183,7 +183,7 @@ def _select_stored(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
 
 
 def _iter_retrieved(message: Value) -> Iterator[JSON]:
-    """What its retrieval put beside the question that a message answers: chunks of documents, results of a web search."""
+    """What its retrieval attached to the question that a message answers: chunks of documents, results of a web search."""
     for one in as_rows(message.get("sources")):
         source, reported = as_mapping(one.get("source")), as_rows(one.get("metadata"))
         texts = one.get("document")

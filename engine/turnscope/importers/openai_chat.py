@@ -1,6 +1,7 @@
 """Logs of OpenAI's Chat Completions API and of the many that speak it: bodies, message lists, requests with responses.
 
 Messages become blocks in Anthropic's shape (see `chat_completions`). Rendering gives bodies in that shape, not in OpenAI's.
+Longer than a mapping for lists of messages without requests.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ def list_entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     if _is_history(source):
-        return Thread(_build_history(source.document, source.path.stem))
+        messages = source.document["messages"] if isinstance(source.document, dict) else source.document
+        return Thread(_build_history(messages, source.path.stem))
     return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
 
 
 def _is_history(source: Source) -> bool:
-    """A saved conversation without its requests."""
+    """A saved conversation without its requests: a list of messages, alone or under `messages`, that ends in an answer."""
     document = source.document
+    if isinstance(document, dict) and document.keys() == {"messages"} and isinstance(document["messages"], list):
+        found = document["messages"]
+        return is_bare_list(found) and found[-1]["role"] == "assistant"
     return isinstance(document, list) and is_bare_list(document) and any(m["role"] == "assistant" for m in document)
 
 
@@ -91,7 +96,7 @@ IMPORTER = Importer(
     read,
     list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
-    wants="body with `messages` for chat completions, bare or beside its response",
+    wants="body with `messages` for chat completions, bare or with its response",
     version=2,
     right="recorded bodies laid along each other; calls and results paired",
 )

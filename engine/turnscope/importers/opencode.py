@@ -154,7 +154,7 @@ class _Layout:
 
     def __init__(self) -> None:
         self.nodes, self.lead = list[Node](), list[NodeMessage]()
-        self.asked: tuple[str, str] | None = None  # a compaction that was asked for: its message, where the tail begins
+        self.requested: tuple[str, str] | None = None  # a requested compaction: its message, where the tail begins
         self.cut: Cut | None = None
         self.tasks: dict[str, str] = {}  # session of a subagent -> the call that started it
 
@@ -168,13 +168,13 @@ class _Layout:
                 self.lead = [NodeMessage("system", system, "system")]
             mark = next((part for part in parts if part.get("type") == "compaction"), None)
             node.messages = [NodeMessage("user", make_text(QUESTION), "inferred")] if mark else _make_prompt(parts, passed)
-            self.asked = (id, as_text(mark.get("tail_start_id"))) if mark else None
+            self.requested = (id, as_text(mark.get("tail_start_id"))) if mark else None
         elif message.get("role") == "assistant":
             node.messages = list(self._make_answers(message, parts, time, passed, cleared))
-            if message.get("summary") is True and self.asked and not message.get("error") and time.get("completed"):
+            if message.get("summary") is True and self.requested and not message.get("error") and time.get("completed"):
                 ids = [known.id for known in self.nodes]
-                tail = ids[ids.index(self.asked[1]) : ids.index(self.asked[0])] if self.asked[1] in ids else []
-                self.cut = Cut("compacted into a summary", [*tail, self.asked[0]], id)
+                tail = ids[ids.index(self.requested[1]) : ids.index(self.requested[0])] if self.requested[1] in ids else []
+                self.cut = Cut("compacted into a summary", [*tail, self.requested[0]], id)
         else:
             passed.add(f"message of role {message.get('role')}", message)
         self.nodes.append(node)
@@ -234,7 +234,7 @@ class _Layout:
 
 
 def _make_prompt(parts: list[Value], passed: SkippedRecords) -> list[NodeMessage]:
-    """A user's message. Text files stand in it as text that the tool made, beside the part that names them."""
+    """A user's message. A text file is text that the tool made, next to the part that names the file."""
     blocks: list[JSON] = []
     for part in parts:
         kind, mime = part.get("type"), as_text(part.get("mime"))
@@ -265,7 +265,7 @@ def _make_output(id: str, state: Value) -> JSON:
 
 @measured
 def _convert_usage(tokens: Value) -> Usage | None:
-    """`output` holds the reasoning in versions that log no total; later the total tells."""
+    """`output` holds the reasoning in versions that log no total; later the total shows it."""
     cache = as_mapping(tokens.get("cache"))
     fresh, read, made, answer, thought, total = (
         parse_count({**tokens, **cache}.get(key), key) for key in ("input", "read", "write", "output", "reasoning", "total")
@@ -294,6 +294,6 @@ IMPORTER = Importer(
     find_places,
     part_of=find_main_path,
     suffixes=(".json", ".db"),
-    wants="`info` of a session beside `messages`, nor its tables or folders",
+    wants="`info` of a session next to `messages`, nor its tables or folders",
     right="compactions and cleared outputs apart from the timeline; three containers, one reading",
 )

@@ -1,9 +1,9 @@
 """OpenHands: events as a list (`trajectories/ID.json`), `output.jsonl` of its benchmarks with a run on each line, and the SDK's
-folders with a file for each event, beside whose folder `base_state.json` tells model and usage.
+folders with a file for each event, and `base_state.json` next to that folder has model and usage.
 
 An event is an action or an observation; the events of one answer share the id of the model's response. Newer events (`kind`)
 are the SDK's. A condensation names the events that it forgot and where its summary stands in the view. Longer than a mapping
-because both vocabularies occur, and views have to be kept to tell what a condensation left.
+because both vocabularies occur, and views have to be kept to know what a condensation left.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ INNER = (
     "is_input",
     "wait_for_response",
 )
+RUNS = {"instance_id", "issue", "git_patch"}  # of a benchmark's run, and of the resolver of issues
 ONE = re.compile(r"event-\d{5,}-[0-9a-f-]{32,36}\.json")  # the file of one event
 Value = Mapping[str, Any]
 
@@ -52,7 +53,7 @@ def sniff(source: Source) -> int:
     if _is_list(source) or (ONE.fullmatch(source.path.name) and _is_event(document)):
         return 90
     head = [peek_first(source, "runs")] if document is not None else source.first
-    runs = [run for run in head if isinstance(run, dict) and "instance_id" in run and isinstance(run.get("history"), list)]
+    runs = [run for run in head if isinstance(run, dict) and RUNS & run.keys() and isinstance(run.get("history"), list)]
     return 90 if any(_is_event(next(iter(_flatten(run["history"])), None)) for run in runs) else 0
 
 
@@ -109,7 +110,7 @@ def read(source: Source, entry: Entry) -> Thread:
         builder = Builder(source.path.parent.parent.name or source.path.stem, NAME)
     builder.about |= {key: run[key] for key in ("instance_id", "error") if run.get(key)}
     if parse_usd(metrics.get("accumulated_cost")):
-        builder.add_note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
+        builder.add_note("info", 0, f"the log reports the run's cost: {metrics['accumulated_cost']} USD")
     if run.get("error"):
         builder.add_note("warning", 0, f"the run ended with an error: {str(run['error'])[:200]}")
     events_read = _Events(as_text(config.get("model")), metrics)
@@ -125,7 +126,7 @@ def _list_files(source: Source) -> list[Source]:
 
 
 def _read_state(source: Source) -> tuple[Value, Value]:
-    """The model's settings and what was used, as the conversation's state tells them."""
+    """The model's settings and what was used, as the conversation's state has them."""
     found = source.open_sibling("../base_state.json") or source.open_sibling("base_state.json")
     state = as_mapping(found.document) if found else {}
     used = as_mapping(as_mapping(state.get("stats")).get("usage_to_metrics"))
@@ -233,10 +234,10 @@ class _Events:
     def _take_new(self, event: Value, id: str, at: float | None) -> bool:
         match as_text(event.get("kind")):
             case "SystemPromptEvent":
-                held = event.get("system_prompt")
+                prompt = event.get("system_prompt")
                 more = event.get("dynamic_context")
                 reported = "\n\n".join(
-                    filter(None, (as_text(as_mapping(one).get("text")) or as_text(one) for one in (held, more)))
+                    filter(None, (as_text(as_mapping(one).get("text")) or as_text(one) for one in (prompt, more)))
                 )
                 return self._take_system(reported, event.get("tools"))
             case "MessageEvent":
@@ -258,10 +259,10 @@ class _Events:
                 thinking = convert_message({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
                 return self._take_answer(answer, id, [*signed, *thinking, *blocks], self._make_request(answer), at)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if as_text(event.get("tool_call_id")):
-                held = as_mapping(event.get("observation"))
-                content = next((held[key] for key in ("content", "output") if held.get(key)), None)
-                content = content or event.get("error") or event.get("rejection_reason") or (dumps(dict(held)) if held else "")
-                failed = held.get("is_error") is True or event["kind"] != "ObservationEvent"
+                seen = as_mapping(event.get("observation"))
+                content = next((seen[key] for key in ("content", "output") if seen.get(key)), None)
+                content = content or event.get("error") or event.get("rejection_reason") or (dumps(dict(seen)) if seen else "")
+                failed = seen.get("is_error") is True or event["kind"] != "ObservationEvent"
                 return self._take_result(id, make_result(as_text(event["tool_call_id"]), content, failed), at)
         return False
 

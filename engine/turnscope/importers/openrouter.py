@@ -1,7 +1,7 @@
 """The store of a chat app over OpenRouter: conversations whose messages have `total_tokens`, models with `context_length`.
 
 As localStorage keeps it (`{state, version}`), as its state alone, or as one conversation. `total_tokens` is the recorded size
-of an answer, unless the message tells prompt and completion apart. From the specification; no real sample was at hand.
+of an answer, unless the message separates prompt and completion. From the specification; no real sample was at hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Traces of model calls: OpenTelemetry's GenAI conventions of every age, OpenInference, OpenLLMetry, Vercel, Langfuse.
+"""Traces of model calls: OpenTelemetry's GenAI conventions of every age, OpenInference, OpenLLMetry, Vercel, Langfuse, MLflow.
 
 A span of a call holds its whole prompt, so calls become sessions as recorded API calls do. Of a call whose prompt was not
-recorded, the prompt is what the calls before it in its trace said, with the results of tools that had ended by then.
+recorded, the prompt is the output of the calls before it in its trace, with the results of tools that had ended by then. The
+spans of two instrumentations for one call, and the events of one call, are joined in `reading.trace_calls`.
 Longer than a mapping because each convention names messages, tools and usage in its own way.
 """
 
@@ -13,18 +14,20 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.importers import Importer
+from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.reading.content_blocks import as_mapping, as_rows, make_result
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.messages import build_body, convert_message, convert_system_prompt, find_answers, find_messages
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.trace_spans import TraceSpan, is_span, read_spans
+from turnscope.reading.trace_calls import find_doubled, join_events
+from turnscope.reading.trace_spans import TraceSpan, is_run, is_span, list_columns, read_spans
 from turnscope.reading.usage import convert_usage
 from turnscope.session.content import dumps
-from turnscope.session.model import JSON, Note, Usage
+from turnscope.session.model import JSON, Fork, Note, Session, Usage
 from turnscope.session.thread import Thread
 from turnscope.session.usage import InvalidUsage, measured, parse_applied_edits, parse_count, parse_usd
+from turnscope.settings import Machine
 
 NAME = "otel"
 CALLS = ("chat", "text_completion", "generate_content", "completion", "messages.create", "anthropic.messages.create")
@@ -51,13 +54,15 @@ REASONS = ("anthropic.message.stop_reason", "gen_ai.response.finish_reasons", "a
 COST = ("gen_ai.usage.cost", "llm.cost.total", "langfuse.totalCost", "langfuse.calculatedTotalCost", "operation.cost")
 GROUP = ("gen_ai.conversation.id", "session.id", "langfuse.sessionId", "traceloop.association.properties.session_id")
 OURS, ASK, UNTIMED = "turnscope.request", "turnscope.ask", "turnscope.untimed"  # see `telemetry.names`
+BRANCH_OF, SUBAGENT_OF = "turnscope.branch_of", "turnscope.subagent_of"
 WRITTEN_1H, ESTIMATED = "turnscope.usage.cache_write_1h.input_tokens", "turnscope.usage.output_tokens.estimated"
 EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
 
 
 def sniff(source: Source) -> int:
     if source.kind != "file":
-        return 0
+        columns = list_columns(source)
+        return 90 if {"content", "start_time_unix_nano"} <= columns or {"trace_rowid", "attributes"} <= columns else 0
     document = source.document
     head = (document[:5] if isinstance(document, list) else [document]) if document is not None else source.first[:5]
     for value in head:
@@ -65,11 +70,16 @@ def sniff(source: Source) -> int:
         traced = any(isinstance(fields.get(key), list) for key in BATCHES) or as_mapping(fields.get("trace")).keys() & {
             *BATCHES
         }
-        jaeger = any("traceID" in row for row in as_rows(fields.get("data"))[:2])
-        grouped = any(is_span(row) for row in as_rows(fields.get("spans"))[:3])
-        if traced or jaeger or grouped or is_span(fields) or any(is_span(row) for row in as_rows(value)[:3]):
+        listed = any("traceID" in row or is_span(row) for row in as_rows(fields.get("data"))[:2])
+        inner = as_rows(fields.get("spans")) or as_rows(as_mapping(fields.get("data")).get("spans"))
+        grouped = any(is_span(row) for row in inner[:3])
+        if traced or listed or grouped or is_span(fields) or is_run(fields) or any(is_span(row) for row in as_rows(value)[:3]):
             return 85
     return 0
+
+
+def find_places(machine: Machine) -> Iterator[Place]:
+    yield Place(machine.home / ".phoenix", "phoenix.db")
 
 
 def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]:
@@ -81,16 +91,24 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
             (notes if isinstance(span, Note) else spans).append(span)  # type: ignore[arg-type]
         groups: dict[str, list[Call]] = {}
         passed = len(spans)
-        for group, calls in _iter_calls(spans):
+        ours = {as_text(span.attributes[GROUP[0]]) for span in spans if OURS in span.attributes}
+        for group, calls, whole in _iter_calls(spans):
             groups.setdefault(group, []).extend(calls)
             passed -= len(calls)
+            ours |= set() if whole else {group}
         if passed:
             notes.append(Note("info", 0, f"{passed} spans are no call of a model of their own"))
-        ours = {as_text(span.attributes[GROUP[0]]) for span in spans if OURS in span.attributes}
+        if blank := sum(call.answer == {"content": []} for of in groups.values() for call in of):
+            notes.append(Note("warning", 0, f"{blank} calls have no answer in the trace, only what they took"))
         found = [group_calls(calls, source.path.stem, one_conversation=group in ours) for group, calls in groups.items()]
         named = {as_text(span.attributes.get(key)) for span in spans for key in GROUP} - {""}
         source.cache["named"] = {id(one): group for one, group in zip(found, groups, strict=True) if group in named}
-        listed = [(f"{n}.{e.id}", (one, e.id), e.requests) for n, one in enumerate(found) for e in one.list_entries()]
+        above = {as_text(span.attributes[GROUP[0]]): of for span in spans if (of := _find_above(span))[1]}
+        belongs = [above.get(group, ("", "")) for group in groups]
+        below = [n for n, (_, of) in enumerate(belongs) if of and of in groups and of not in above]
+        source.cache["below"] = [(*belongs[n], one) for n, one in enumerate(found) if n in below]
+        own = [(n, one) for n, one in enumerate(found) if n not in below]
+        listed = [(f"{n}.{e.id}", (one, e.id), e.requests) for n, one in own for e in one.list_entries()]
         listed.sort(key=lambda row: -row[2])
         if listed:
             listed[0][1][0].notes[:0] = notes
@@ -110,11 +128,26 @@ def read(source: Source, entry: Entry) -> Thread:
     number = list(_group_conversations(source)).index(entry.id)
     called = f"{source.path.stem}~{number}" if number else source.path.stem
     named = source.cache["named"].get(id(one))
-    return Thread(structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})}))
+    session = structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})})
+    below = [(kind, _read_below(source, session, each)) for kind, of, each in source.cache["below"] if of and of == named]
+    agents = tuple(each for kind, each in below if kind == SUBAGENT_OF)
+    return Thread(structs.replace(session, subagents=agents, forks=tuple(Fork(own) for k, own in below if k == BRANCH_OF)))
+
+
+def _find_above(span: TraceSpan) -> tuple[str, str]:
+    """What a conversation that we wrote is to another one, and that one; "" where it stands alone."""
+    return next(((key, of) for key in (BRANCH_OF, SUBAGENT_OF) if (of := as_text(span.attributes.get(key)))), ("", ""))
+
+
+def _read_below(source: Source, session: Session, calls: Conversations) -> Session:
+    """A branch or a subagent of a session."""
+    return structs.replace(calls.build_session("", NAME), id=source.cache["named"][id(calls)], parent=session.id)
 
 
 def _is_call(span: TraceSpan) -> bool:
     kind = as_text(span.attributes.get("langfuse.type")) or as_text(span.attributes.get("openinference.span.kind")).upper()
+    if "embed" in as_text(span.get_first(*MODEL)).lower():
+        return False
     if kind:
         return kind in ("LLM", "GENERATION")
     operation = as_text(span.attributes.get("gen_ai.operation.name"))
@@ -130,40 +163,50 @@ def _is_call(span: TraceSpan) -> bool:
     return operation in CALLS or inner.rpartition(".")[2].startswith("do") or model is not None
 
 
-def _iter_calls(listed: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
-    """The calls of the spans, by what they belong to, in order. A call that several spans tell of is one."""
-    by_id = {(span.trace, span.id): span for span in listed}
+def _iter_calls(spans: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call], bool]]:
+    """The calls of the spans, by what they belong to, in order, and whether each holds its prompt.
+
+    A call that several spans report is one.
+    """
+    listed = join_events(spans, _is_call)
     reported = {id(span): _find_prompt(span) for span in listed if _is_call(span)}
-    doubled: set[int] = set()
-    for span in listed:
-        if id(span) not in reported:
-            continue
-        above, seen = by_id.get((span.trace, span.parent)), {id(span)}
-        while above is not None and id(above) not in seen:
-            seen.add(id(above))
-            if id(above) in reported:
-                doubled.add(id(above) if reported[id(span)] or not reported[id(above)] else id(span))
-            above = by_id.get((above.trace, above.parent))
+    doubled = find_doubled(listed, reported, _make_answer, _get_usage)
     alone: dict[str, str] = {}  # what a trace as a whole belongs to
     for span in listed:
         if (named := next((as_text(span.attributes[key]) for key in GROUP if span.attributes.get(key)), "")) and span.trace:
             alone.setdefault(span.trace, named)
+    _continue_responses(listed, reported)
     order = sorted(listed, key=lambda span: (span.trace, span.started or 0))
     traces = [list(spans) for _, spans in groupby(order, key=lambda span: span.trace)]
     for trace in sorted(traces, key=lambda spans: min(span.started or 0 for span in spans)):
         calls = [span for span in trace if id(span) in reported and id(span) not in doubled]
-        whole = all(reported[id(span)] for span in calls[1:])
+        whole = all(reported[id(span)] for span in calls)
         group = alone.get(trace[0].trace, "" if whole else trace[0].trace)
-        yield (
-            group,
-            [_is_whole(span, reported[id(span)]) for span in calls] if whole else list(_join_calls(calls, trace, reported)),
+        made = [_is_whole(span, reported[id(span)]) for span in calls] if whole else _join_calls(calls, trace, reported)
+        yield group, list(made), whole
+
+
+def _continue_responses(spans: Sequence[TraceSpan], reported: dict[int, list[JSON]]) -> None:
+    """Put the conversation up to a previous response before the prompt that names it."""
+    known: dict[str, list[JSON]] = {}
+    for span in sorted((span for span in spans if id(span) in reported), key=lambda span: span.started or 0):
+        before = as_text(as_mapping(_make_body(span)).get("previous_response_id"))
+        before = before or as_text(
+            span.get_first("gen_ai.request.previous_response_id", "gen_ai.openai.request.previous_response_id")
         )
+        reported[id(span)] = [*known.get(before, ()), *reported[id(span)]] if before else reported[id(span)]
+        response = as_mapping(_get_value(span, "langfuse.output", "output.value"))
+        if name := as_text(span.get_first("gen_ai.response.id")) or as_text(response.get("id")):
+            known[name] = [*reported[id(span)], *_make_answer(span)]
 
 
 def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], reported: Mapping[int, list[JSON]]) -> Iterator[Call]:
     """Calls of a trace that does not hold every prompt."""
-    root = as_mapping(next((span.get_first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None))
+    request = next((span.get_first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None)
+    root = as_mapping(request)
     messages: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
+    prompt = root.get("prompt") or request
+    first = [{"role": "user", "content": prompt}] if isinstance(prompt, str) and prompt else find_messages(request)
     open_: list[Mapping[str, Any]] = []
     tools = [span for span in trace if _is_tool(span)]
     for span in calls:
@@ -175,8 +218,8 @@ def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], reported
                 open_.remove(use)
                 messages.append({"role": "user", "content": [make_result(use["id"], _find_output(tool), bool(tool.error))]})
         messages += [message for message in reported[id(span)] if dumps(message) not in known]
-        if not any(as_mapping(message).get("role") == "user" for message in messages) and root.get("prompt"):
-            messages.append({"role": "user", "content": root["prompt"]})
+        if not any(as_mapping(message).get("role") == "user" for message in messages):
+            messages += first
         found = _is_whole(span, messages)
         yield found
         content = (found.answer or {}).get("content") or []
@@ -223,11 +266,11 @@ def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
         "sent_at": None if UNTIMED in span.attributes else span.started,
         "answered_at": None if UNTIMED in span.attributes else span.ended,
         "id": as_text(span.get_first("gen_ai.response.id", "ai.response.id")) or span.id,
-        "usage": convert_usage(
-            span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage") or _convert_usage(span)
-        ),
+        "usage": _get_usage(span),
         "logged_usd": next((found for key in COST if (found := parse_usd(span.attributes.get(key))) is not None), None),
     }
+    if about["usage"] != _get_platform_usage(span):
+        about["logged_usd"] = None  # a cost of tokens that were not used
     reason = span.get_first(*REASONS)
     reason = parse_if_json(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
     about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
@@ -241,6 +284,21 @@ def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
     content = [block for _, blocks in answers for block in blocks]
     answer = {"content": content} if content or about["usage"] else None
     return Call(body, answer, about, span.error if answer is None else "", span.line)
+
+
+def _get_usage(span: TraceSpan) -> Usage | None:
+    """Usage as in the provider's response where that was recorded whole, else as the trace does.
+
+    A platform counts for itself where no usage was reported.
+    """
+    response = as_mapping(_get_value(span, "langfuse.output", "output.value"))
+    found = convert_usage(response.get("usage")) if "choices" in response else None
+    return found or _get_platform_usage(span)
+
+
+def _get_platform_usage(span: TraceSpan) -> Usage | None:
+    details = span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage")
+    return convert_usage(details or _convert_usage(span))
 
 
 def _convert_usage(span: TraceSpan) -> dict[str, Any]:
@@ -284,7 +342,8 @@ def _find_prompt(span: TraceSpan) -> list[JSON]:
     lead = convert_system_prompt(span.get_nested("gen_ai.system_instructions"))
     for key in ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "ai.prompt.messages", "llm.prompts"):
         if found := find_messages(span.get_nested(key)):
-            return [*lead, *found]
+            sent = find_messages(_make_body(span))  # some instrumentations leave messages out of their attributes
+            return [*lead, *found] if len(sent) <= len(found) + len(lead) else sent
     reported: list[JSON] = []
     for name, fields in _find_events(span):
         if name in EVENTS:
@@ -333,11 +392,13 @@ def _make_answer(span: TraceSpan) -> list[Any]:
 
 IMPORTER = Importer(
     NAME,
-    "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)",
+    "Trace of model calls (OpenTelemetry, OpenInference, Phoenix, Langfuse, MLflow, LangSmith)",
     sniff,
     read,
     list_entries,
-    version=3,
+    find_places,
+    suffixes=(".json", ".jsonl", ".db"),
+    version=6,
     wants="span of a model call",
-    right="spans of every convention's age; a call that two spans tell of is one",
+    right="spans of every convention's age; a call that two spans report is one",
 )

@@ -115,9 +115,9 @@ def _make_messages(record: Record, kind: Any, model: str) -> list[NodeMessage]:
         case "user":
             return [NodeMessage("user", blocks, at=at)]
         case "assistant":
-            held = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
+            answer = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
             ended = parse_time(record.get("timestamp"))
-            return [NodeMessage("assistant" if held else "", held, request=_make_request(message, model, at, ended))]
+            return [NodeMessage("assistant" if answer else "", answer, request=_make_request(message, model, at, ended))]
         case "toolResult":
             failed = message.get("isError") is True
             return [NodeMessage("user", [make_result(as_text(message.get("toolCallId")), blocks, failed)], "tool", at=at)]
@@ -132,11 +132,11 @@ def _make_messages(record: Record, kind: Any, model: str) -> list[NodeMessage]:
 
 
 def _make_request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
-    held = as_mapping(message.get("usage"))
-    cost = held.get("cost")
+    usage = as_mapping(message.get("usage"))
+    cost = usage.get("cost")
     return {
         "model": as_text(message.get("model")) or model,
-        "usage": drop_empty(parse_usage({name: held.get(key) for key, name in USAGE.items()})),
+        "usage": drop_empty(parse_usage({name: usage.get(key) for key, name in USAGE.items()})),
         "logged_usd": parse_usd(cost.get("total")) if isinstance(cost, Mapping) else None,
         "stop_reason": as_text(message.get("stopReason")) or None,
         "sent_at": at,

@@ -1,7 +1,8 @@
-"""What agents print while they work (`--output-format stream-json`): Claude Code's events, and Gemini CLI's. From the schema.
+"""What agents print while they work: Claude Code and Gemini CLI with `--output-format stream-json`, `codex exec --json`.
 
 Claude Code prints whole messages, an answer block by block under one id, without the first prompt; Gemini CLI prints texts in
-pieces, and calls and results apart from them. Both end with what the whole run took. Longer than a mapping for two tools.
+pieces, and calls and results apart from them; Codex prints items as they end, and what each turn took, without any prompt.
+Longer than a mapping for three tools.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
-from turnscope.reading.content_blocks import as_mapping, make_call, make_result, make_text, make_usage
+from turnscope.reading.content_blocks import as_mapping, make_call, make_result, make_text, make_thinking, make_usage
 from turnscope.reading.nodes import SkippedRecords, iter_objects, make_title
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -26,7 +27,9 @@ def sniff(source: Source) -> int:
     events = [as_mapping(event) for event in source.first] if source.kind == "file" else []
     claude = any(event.get("type") in ("user", "assistant") and _is_claude(event) for event in events)
     gemini = any(event.get("type") == "init" and {"session_id", "model"} <= event.keys() for event in events[:5])
-    return 80 if claude or gemini else 0
+    codex = any(event.get("type") == "thread.started" and "thread_id" in event for event in events[:5])
+    items = any(event.get("type") == "item.completed" and isinstance(event.get("item"), dict) for event in events)
+    return 80 if claude or gemini or codex or items else 0
 
 
 def _is_claude(event: Event) -> bool:
@@ -47,6 +50,8 @@ def read(source: Source, _entry: Entry) -> Thread:
             _read_gemini(builder, event, as_text(about.get("model")), before, at)
         elif kind == "result":
             _add_run_usage(builder, event, line)
+        elif isinstance(kind, str) and kind.startswith(("thread.", "turn.", "item.", "error")):
+            _read_codex(builder, event, line, passed)
         else:
             passed.add("message of a subagent" if event.get("parent_tool_use_id") else kind, event, line)
         before = at or before
@@ -92,6 +97,61 @@ def _read_gemini(builder: Builder, event: Event, model: str, before: float | Non
         builder.add_message("assistant", blocks, id=last.id)
 
 
+def _read_codex(builder: Builder, event: Event, line: int, passed: SkippedRecords) -> None:
+    """An item that ended, or a turn: it reports what all of its requests took, so they are counted as one request."""
+    item, kind = as_mapping(event.get("item")), event.get("type")
+    if kind == "thread.started":
+        builder.about["thread_id"] = as_text(event.get("thread_id"))
+        builder.id = as_text(event.get("thread_id")) or builder.id
+    elif kind == "item.completed":
+        _add_codex_item(builder, item, line, passed)
+    elif kind == "turn.completed":
+        used = as_mapping(event.get("usage"))
+        took = make_usage(used.get("input_tokens"), used.get("output_tokens"), used.get("cached_input_tokens"))
+        last = next((draft for draft in reversed(builder.drafts) if draft.request), None)
+        turn = [draft for draft in builder.drafts if draft.request and draft.request.usage is None]
+        if last is not None and len(turn) == 1:
+            builder.set_request(last, usage=took)
+        elif took:
+            tokens = f"{took.prompt_tokens:,} tokens of prompts and {took.output_tokens:,} of answers"
+            builder.add_note("info", line, f"the turn took {tokens} over all of its requests")
+    elif kind in ("turn.failed", "error"):
+        what = as_text(as_mapping(event.get("error")).get("message")) or as_text(event.get("message"))
+        builder.add_note("warning", line, f"the turn failed: {what}"[:300])
+    elif kind not in ("turn.started", "item.started", "item.updated"):
+        passed.add(kind, event, line)
+
+
+def _add_codex_item(builder: Builder, item: Event, line: int, passed: SkippedRecords) -> None:
+    """Items until the next result are one answer."""
+    id = as_text(item.get("id"))
+    match item.get("type"):
+        case "reasoning":
+            blocks, result = make_thinking(as_text(item.get("text"))), None
+        case "agent_message":
+            blocks, result = make_text(as_text(item.get("text"))), None
+        case "command_execution":
+            blocks = [make_call(id, "shell", {"command": item.get("command")})]
+            result = make_result(id, item.get("aggregated_output"), item.get("exit_code") not in (0, None))
+        case "mcp_tool_call":
+            blocks = [make_call(id, as_text(item.get("tool")), item.get("arguments"))]
+            failed = as_mapping(item.get("error")).get("message")
+            result = make_result(id, failed or as_mapping(item.get("result")).get("content"), bool(failed))
+        case "file_change" | "web_search" | "todo_list" as kind:
+            fields = {key: value for key, value in item.items() if key not in ("id", "type", "status")}
+            blocks, result = [make_call(id, kind, fields)], make_result(id, as_text(item.get("status")) or "done")
+        case kind:
+            passed.add(f"item {kind}", item, line)
+            return
+    last = builder.drafts[-1] if builder.drafts else None
+    if last is None or last.role != "assistant":
+        last = builder.add_message("assistant", [], id=f"answer {len(builder.drafts)}")
+        builder.set_request(last)
+    builder.add_message("assistant", blocks, id=last.id)
+    if result is not None:
+        builder.add_message("user", [result], origin="tool")
+
+
 def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
     """What the whole run took: its one request's usage, or a note."""
     stats, requests = as_mapping(event.get("stats")), [draft.request for draft in builder.drafts if draft.request]
@@ -112,10 +172,9 @@ def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
 
 IMPORTER = Importer(
     NAME,
-    "What an agent prints (stream-json of Claude Code, Gemini CLI)",
+    "What an agent prints (stream-json of Claude Code, Gemini CLI; codex exec --json)",
     sniff,
     read,
     wants="events with a `session_id` and messages",
     right="fragments of an answer merged, each with its usage",
-    sample=False,
 )

@@ -2,7 +2,7 @@
 
 Records are chained by `uuid` and `parentUuid`, and `message` holds `parts`. A `chat_compression` holds the history that is sent
 from there on; what was being sent while it was made follows behind it. System prompt, tools and the first message about date
-and folder are not stored. Requests beside the chat, of its agents and for summaries, are told of without their prompts: each
+and folder are not stored. Requests outside the chat, of its agents and for summaries, are logged without their prompts: each
 group is a subagent. Longer than a mapping for the compressions and those requests.
 """
 
@@ -30,7 +30,7 @@ from turnscope.settings import Machine
 
 NAME = "qwen-code"
 ABOUT = ("sessionId", "version", "cwd", "gitBranch")
-TOLD = {
+REPORTED = {
     "input_token_count": "promptTokenCount",
     "output_token_count": "candidatesTokenCount",
     "cached_content_token_count": "cachedContentTokenCount",
@@ -49,8 +49,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = machine.variables.get("QWEN_RUNTIME_DIR") or machine.variables.get("QWEN_HOME")
-    yield Place((Path(given) if given else machine.home / ".qwen") / "projects", "*/chats/*.jsonl")
+    folder = machine.variables.get("QWEN_RUNTIME_DIR") or machine.variables.get("QWEN_HOME")
+    yield Place((Path(folder) if folder else machine.home / ".qwen") / "projects", "*/chats/*.jsonl")
 
 
 class _Chat:
@@ -59,8 +59,8 @@ class _Chat:
     def __init__(self, builder: Builder) -> None:
         self.builder, self.passed = builder, SkippedRecords()
         self.nodes: dict[str, Node] = {}
-        self.before: float | None = None  # when the newest message was said
-        self.pending: list[tuple[Record, float | None]] = []  # responses that were told of, and are no answer of the chat (yet)
+        self.before: float | None = None  # time of the newest message
+        self.pending: list[tuple[Record, float | None]] = []  # reported responses that are no answer of the chat (yet)
 
     def add_line(self, record: Record, line: int) -> None:
         self.builder.about = {**{key: record[key] for key in ABOUT if record.get(key)}, **self.builder.about}
@@ -98,9 +98,9 @@ class _Chat:
             self.builder.window = window
         used = as_mapping(record.get("usageMetadata"))
         reported = used.get("promptTokenCount") or 0, used.get("candidatesTokenCount") or 0
-        told = next((n for n, (event, _) in enumerate(self.pending) if _get_tokens(event) == reported), None)
-        if told is not None:
-            del self.pending[told]
+        match = next((n for n, (event, _) in enumerate(self.pending) if _get_tokens(event) == reported), None)
+        if match is not None:
+            del self.pending[match]
         usage = _convert_usage(used)
         return {"model": as_text(record.get("model")), "usage": usage, "sent_at": self.before, "answered_at": at}
 
@@ -110,14 +110,14 @@ class _Chat:
         The tool may write it late, with answers in it that came afterwards: what stands behind the newest message is left out.
         """
         path = self._find_path(node.parent or "")
-        mine = [(said.role, dumps(_list_blocks(said.content))) for _, said in path]
-        held = [message for content in as_rows(payload.get("compressedHistory")) for message in _convert_content(content)]
-        same = {y: x for x, y in find_common(mine, [(role, dumps(blocks)) for role, blocks in held])}
-        held = held[: next((y + 1 for y, x in same.items() if x == len(path) - 1), None)]
+        mine = [(one.role, dumps(_list_blocks(one.content))) for _, one in path]
+        history = [message for content in as_rows(payload.get("compressedHistory")) for message in _convert_content(content)]
+        same = {y: x for x, y in find_common(mine, [(role, dumps(blocks)) for role, blocks in history])}
+        history = history[: next((y + 1 for y, x in same.items() if x == len(path) - 1), None)]
         keep: list[str | tuple[Part, ...]] = [
-            path[same[n]][0] if n in same else make_message_parts(role, blocks) for n, (role, blocks) in enumerate(held)
+            path[same[n]][0] if n in same else make_message_parts(role, blocks) for n, (role, blocks) in enumerate(history)
         ]
-        last = max((n for n, (_, said) in enumerate(path) if said.role != "user"), default=-1)
+        last = max((n for n, (_, one) in enumerate(path) if one.role != "user"), default=-1)
         keep += [id for n, (id, _) in enumerate(path) if n > last and n not in same.values()]
         before = as_mapping(payload.get("info")).get("originalTokenCount")
         return Cut("compacted into a summary", keep, facts={"preTokens": before} if isinstance(before, int) else {})
@@ -128,12 +128,12 @@ class _Chat:
         seen: set[str] = set()
         while leaf in self.nodes and leaf not in seen:
             seen.add(leaf)
-            found += [(leaf, said) for said in reversed(self.nodes[leaf].messages)]
+            found += [(leaf, message) for message in reversed(self.nodes[leaf].messages)]
             leaf = self.nodes[leaf].parent or ""
         return found[::-1]
 
     def build_asides(self, session: Session) -> Iterator[Session]:
-        """What was asked beside the chat, as subagents: by the tool's own agents, and for summaries. No prompt is logged."""
+        """Requests outside the chat, as subagents: by the tool's own agents, and for summaries. No prompt is logged."""
         groups: dict[str, list[tuple[Record, float | None]]] = {}
         for event, at in self.pending:
             groups.setdefault(_ROUND.sub("", as_text(event.get("prompt_id"))), []).append((event, at))
@@ -141,16 +141,16 @@ class _Chat:
             builder = Builder(f"{session.id}~{id}", NAME, as_text(events[0][0].get("subagent_name")) or "summary")
             builder.about[BEGINS_MID_CONVERSATION] = True
             for event, at in events:
-                usage = _convert_usage({name: event.get(key) for key, name in TOLD.items()})
-                said = builder.add_message("assistant", as_text(event.get("response_text")), sent_at=at)
-                builder.set_request(said, model=as_text(event.get("model")), usage=usage, answered_at=at)
+                usage = _convert_usage({name: event.get(key) for key, name in REPORTED.items()})
+                answer = builder.add_message("assistant", as_text(event.get("response_text")), sent_at=at)
+                builder.set_request(answer, model=as_text(event.get("model")), usage=usage, answered_at=at)
             start = events[0][1] or 0.0
             place = max((m.start for m in session.messages if m.sent_at is not None and m.sent_at <= start), default=-1)
             yield structs.replace(builder.build(), parent=session.id, at=place)
 
 
 def _get_tokens(event: Record) -> tuple[Any, Any]:
-    """Prompt and output tokens of a response, as they were told."""
+    """Prompt and output tokens of a response, as reported."""
     return event.get("input_token_count") or 0, event.get("output_token_count") or 0
 
 
@@ -160,7 +160,7 @@ def _list_blocks(content: Any) -> list[JSON]:
 
 @measured
 def _convert_usage(used: Record) -> Usage | None:
-    """Thoughts are part of the answer with some providers, beside it with others: the total tells."""
+    """Thoughts are part of the answer with some providers, and apart with others: the total shows which."""
     names = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
     prompt, answer, total = (parse_count(used.get(name), name) for name in names)
     return make_usage(prompt, max(answer, total - prompt), used.get("cachedContentTokenCount"))
@@ -200,5 +200,5 @@ IMPORTER = Importer(
     finds=find_places,
     suffixes=(".jsonl",),
     wants="record with `uuid` and `sessionId` whose message holds `parts`",
-    right="compressions with the history that they left; rewinds as branches; what was asked beside the chat",
+    right="compressions with the history that they left; rewinds as branches; requests outside the chat",
 )

@@ -1,12 +1,16 @@
 """Folders of raw request bodies that Claude Code writes with `OTEL_LOG_RAW_API_BODIES=file:DIR`.
 
-`index.jsonl` names for each call its session, the file of its request and the file of its response; both are the bodies as
-they were. A session of the folder has the id of its transcript, and its requests the ids of that transcript's answers.
+`index.jsonl` names for each call its session, the file of its request and the file of its response. Both are the bodies as they
+were, but for the text of thinking, which is redacted: it is taken as not in the log, so that its signature tells its size. A
+session of the folder has the id of its transcript, and its requests the ids of that transcript's answers. Calls of a session
+that share nothing with its first conversation are those of its subagents. Longer than a mapping, for bodies that no line of the
+index names, and for the subagents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,13 +19,15 @@ from msgspec import structs
 from turnscope.importers import Importer
 from turnscope.reading.anthropic_calls import convert_call
 from turnscope.reading.calls import Exchange, as_text, describe_failure, is_body, parse_time
+from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.source import Entry, Source
-from turnscope.session.model import EXACT_REQUESTS, Note
+from turnscope.session.model import EXACT_REQUESTS, Note, Session
 from turnscope.session.thread import Thread
 
 NAME = "raw-bodies"
 INDEX = "index.jsonl"
+REDACTED = "<REDACTED>"  # stands in place of all thinking
 ENDS = (".request.json", ".response.json")
 
 
@@ -48,23 +54,65 @@ def list_entries(source: Source) -> Iterator[Entry]:
 def read(source: Source, entry: Entry) -> Thread:
     sessions = _gather(source)
     found = sessions[entry.id] if entry.id else next(iter(sessions.values()))
-    session = found.build_session("", NAME)
-    about = {**session.about, EXACT_REQUESTS: {"requests": len(session.requests), "proven": 0}}
-    return Thread(structs.replace(session, about=about))
+    first, *others = found.list_entries()
+    main = _state_exact(found.build_session(first.id, NAME))
+    subagents = (_state_exact(found.build_session(other.id, NAME)) for other in others)
+    return Thread(structs.replace(main, subagents=tuple(_hang(one, main) for one in subagents)))
+
+
+def _state_exact(session: Session) -> Session:
+    return structs.replace(session, about={**session.about, EXACT_REQUESTS: {"requests": len(session.requests), "proven": 0}})
+
+
+def _hang(agent: Session, main: Session) -> Session:
+    """A subagent under the call whose prompt its first request holds; under none where no call does."""
+    first = {block.text for block in agent.blocks[: agent.requests[0].cut] if block.role == "user"}
+    calls = ((block, as_mapping(as_mapping(block.raw).get("input"))) for block in main.blocks if block.kind == "tool_use")
+    at = next((block.at for block, given in calls if given.get("prompt") in first), -1)
+    return structs.replace(agent, parent=main.id, at=at)
 
 
 def _gather(source: Source) -> dict[str, Conversations]:
     """The calls of each session, by its id, the session with the most first; read once."""
     if "raw-bodies" not in source.cache:
         calls: dict[str, list[Call | Note]] = {}
+        named: set[str] = set()
         for record, line in (source if source.kind == "file" else source.open_sibling(INDEX) or source).iter_records():
             if isinstance(record, dict) and isinstance(record.get("request_file"), str):
+                named.add(record["request_file"])
                 calls.setdefault(as_text(record.get("session_id")), []).append(_read_call(source, record, line))
+        for note, session in _note_unlisted(source, named):
+            calls.get(session, next(iter(calls.values()), [])).append(note)
         found = {id: group_calls(own, id) for id, own in calls.items()}
         whole = {id: one for id, one in found.items() if one.all}
         source.cache["raw-bodies"] = dict(sorted(whole.items(), key=lambda item: -sum(len(one.sent) for one in item[1].all)))
     conversations: dict[str, Conversations] = source.cache["raw-bodies"]
     return conversations
+
+
+def _note_unlisted(source: Source, named: Collection[str]) -> Iterator[tuple[Note, str]]:
+    """Notes about bodies that no line of the index names, each with its session; "" = unknown. A line comes with an answer.
+
+    Args:
+        source: The folder, or its index.
+        named: Names of the bodies that the index has.
+    """
+    for body in source.find_siblings(f"*{ENDS[0]}"):
+        if body.path.name not in named:
+            why = "it was aborted, or the answer is still to come; left out"
+            yield (
+                Note("warning", 0, f"the request {body.path.name} has no line in {INDEX}: {why}"),
+                _find_session(body.document),
+            )
+
+
+def _find_session(body: Any) -> str:
+    """The session that a body names in its metadata: as JSON, or behind `session_`; "" = none."""
+    user = as_text(as_mapping(as_mapping(body).get("metadata")).get("user_id"))
+    try:
+        return as_text(as_mapping(json.loads(user)).get("session_id"))
+    except (ValueError, RecursionError):
+        return user.rpartition("session_")[2]
 
 
 def _open_body(source: Source, name: str) -> Source | None:
@@ -80,9 +128,20 @@ def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note
         return Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
     name = record.get("response_file")
     answer = _open_body(source, name) if isinstance(name, str) else None
-    found = Exchange(body, answer.document if answer is not None else None, line, None, parse_time(record.get("timestamp")))
+    response = _clear_redacted(answer.document) if answer is not None else None
+    body = {**body, "messages": [_clear_redacted(message) for message in body["messages"]]}
+    found = Exchange(body, response, line, None, parse_time(record.get("timestamp")))
     found.error = describe_failure(found)
     return convert_call(found)
+
+
+def _clear_redacted(message: Any) -> Any:
+    """A message whose redacted thinking has no text."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or not any(as_mapping(block).get("thinking") == REDACTED for block in content):
+        return message
+    cleared = [{**block, "thinking": ""} if as_mapping(block).get("thinking") == REDACTED else block for block in content]
+    return {**message, "content": cleared}
 
 
 IMPORTER = Importer(
@@ -94,5 +153,6 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".json", ".jsonl"),
     wants="`index.jsonl` whose lines name `session_id` and `request_file`",
-    right="every body as it was sent, under the id of the transcript's session",
+    right="every body as it was sent, under the id of the transcript's session; subagents",
+    version=3,
 )

@@ -59,7 +59,7 @@ def read(source: Source, _entry: Entry) -> Thread:
         cost = f", {stats['instance_cost']} USD" if isinstance(stats.get("instance_cost"), (int, float)) else ""
         sizes = f"{stats.get('tokens_sent', 0)} tokens sent, {stats.get('tokens_received', 0)} received"
         builder.add_note(
-            "info", 0, f"the log tells the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}"
+            "info", 0, f"the log reports the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}"
         )
     marked = [{**message, "origin": "meta"} if message.get("is_demo") else message for message in history]
     messages = [_convert_message(message) for message in convert_commands(marked, _find_command, "command")]
@@ -71,7 +71,7 @@ def read(source: Source, _entry: Entry) -> Thread:
 
 
 def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[ObservedEdit]:
-    """What queries hold in place of messages; only where they hold a message for each that was said before the request."""
+    """What queries hold in place of messages; only where they hold every message before the request."""
     shown: dict[int, str] = {}
     for request, query in zip(session.requests, queries, strict=False):
         before = [message for message in session.messages if message.stop <= request.cut]
@@ -112,7 +112,7 @@ def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
 
 
 def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The chat as the steps tell it, where the file has no other."""
+    """The chat as the steps have it, where the file has no other."""
     first = next((step.get("query") or step.get("messages") for step in steps), None)
     messages = list(as_rows(first))
     for step in steps:

@@ -7,7 +7,7 @@ from turnscope.counting.exact import ExactCounts
 from turnscope.counting.exact import is_available as exact_available
 from turnscope.library.loading import find_places, get_tool_title
 from turnscope.reading.importer import Place
-from turnscope.reading.registry import find_session_path, find_suffixes
+from turnscope.reading.registry import find_session_path, find_session_paths, find_suffixes
 from turnscope.reading.source import Entry
 from turnscope.session.thread import iter_descendants
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from turnscope.library.comparing import COMPARED_POLICIES, WINDOWS, replace_model, resize_budget
     from turnscope.library.comparison_job import ComparisonJob, ReplayTask
     from turnscope.library.discovery import find_sources
+    from turnscope.library.dropped import get_dropped_key, get_dropped_source, index_dropped
     from turnscope.library.index_job import IndexJob, count_reasons
     from turnscope.library.index_queries import IndexRow
     from turnscope.library.indexing import refresh
-    from turnscope.library.opening import begin_replay, count_branch
+    from turnscope.library.notable import Notable, find_notable
+    from turnscope.library.opening import begin_replay, count_branch, replay_record
     from turnscope.library.replay_job import ReplayCache, ReplayJob, Stage
+    from turnscope.library.row_worker import ComparisonBasis
     from turnscope.library.session_follower import SessionFollower
     from turnscope.library.store import CatalogueRow, OpenedSession, Progress, Store, is_current
     from turnscope.library.trial_log import find_advice_folder
@@ -49,11 +52,14 @@ else:
         "turnscope.library.comparing": ("COMPARED_POLICIES", "WINDOWS", "replace_model", "resize_budget"),
         "turnscope.library.comparison_job": ("ComparisonJob", "ReplayTask"),
         "turnscope.library.discovery": ("find_sources",),
+        "turnscope.library.dropped": ("get_dropped_key", "get_dropped_source", "index_dropped"),
         "turnscope.library.index_job": ("IndexJob", "count_reasons"),
         "turnscope.library.index_queries": ("IndexRow",),
         "turnscope.library.indexing": ("refresh",),
-        "turnscope.library.opening": ("begin_replay", "count_branch"),
+        "turnscope.library.notable": ("Notable", "find_notable"),
+        "turnscope.library.opening": ("begin_replay", "count_branch", "replay_record"),
         "turnscope.library.replay_job": ("ReplayCache", "ReplayJob", "Stage"),
+        "turnscope.library.row_worker": ("ComparisonBasis",),
         "turnscope.library.session_follower": ("SessionFollower",),
         "turnscope.library.store": ("CatalogueRow", "OpenedSession", "Progress", "Store", "is_current"),
         "turnscope.library.trial_log": ("find_advice_folder",),
@@ -82,6 +88,7 @@ __all__ = [
     "AdviceTask",
     "Calculation",
     "CatalogueRow",
+    "ComparisonBasis",
     "ComparisonJob",
     "ContextItem",
     "Entry",
@@ -91,6 +98,7 @@ __all__ = [
     "Ledger",
     "Memories",
     "Memory",
+    "Notable",
     "OpenedSession",
     "Owner",
     "Place",
@@ -109,15 +117,20 @@ __all__ = [
     "count_reasons",
     "exact_available",
     "find_advice_folder",
+    "find_notable",
     "find_places",
     "find_session_path",
+    "find_session_paths",
     "find_sources",
     "find_suffixes",
     "forget_chat",
     "get_chat_source",
     "get_chat_thread",
+    "get_dropped_key",
+    "get_dropped_source",
     "get_tool_title",
     "index_chats",
+    "index_dropped",
     "is_current",
     "iter_descendants",
     "list_models",
@@ -125,6 +138,7 @@ __all__ = [
     "load_catalog",
     "refresh",
     "replace_model",
+    "replay_record",
     "resize_budget",
     "save_policy",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
@@ -23,7 +23,7 @@ from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.library import trial_settings as settings
 from turnscope.library.discovery import find_sources
 from turnscope.library.loading import entries, load
-from turnscope.library.opening import begin_replay, load_policy, replay
+from turnscope.library.opening import load_policy, replay, replay_record
 from turnscope.library.trial_log import TrialLog, TrialResult, open_log
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
@@ -53,22 +53,19 @@ class Case:
 
     def evaluate(self, policy: Policy) -> tuple[Figures, int]:
         """The figures of a policy on the session, and how many requests have no price. TurnscopeError: a rule failed."""
-        whole, plans = begin_replay(self.record, policy)
-        trace = replace(whole, plans=tuple(plans))
+        trace = replay_record(self.record, policy)
         made = build_row(trace, self.shared)
-        over = (size > window for size, window in zip(made.sizes, made.windows, strict=True))
-        refused = (plan.verdict == "refuse" for plan in trace.plans)
-        unsent = len({n for n, wrong in enumerate(zip(over, refused, strict=True)) if any(wrong)} | {*made.rejected})
         lost, uses = len(made.losses.hits), sum(made.losses.uses)
         usd = made.usd or Decimal(0)
         return Figures(
             usd=usd,
             lost=lost,
             uses=uses,
-            unsent=unsent,
+            unsent=len(made.unsent),
             changed=len(made.changed),
             requests=len(trace.plans),
             peak=made.peak[0],
+            record_usd=made.record_usd or Decimal(0),
         ), made.cost.unpriced_requests
 
 
@@ -107,7 +104,7 @@ def advise(
         keys: keys of the parameters to search (`views.advice.list_axes`); () = the usual ones.
         folder: where trials are stored, so that a stopped search can go on; None = nowhere.
         progress: called with the settings tried so far and in all.
-        should_stop: asked before each trial; True ends the search.
+        should_stop: called before each trial; True ends the search.
 
     Raises:
         PolicyError: there is no such policy or parameter.
@@ -117,32 +114,44 @@ def advise(
     >>> found.method, [point.searched.lost for _, point in found.front_points][-1] <= found.points[0].searched.lost
     ('grid', True)
     """
-    if trials < 1:
-        raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     chosen = load_policy(policy) if isinstance(policy, str) else policy
-    axes = _choose_axes(chosen, tuple(keys))
+    axes = _choose_axes(chosen, tuple(keys), trials)
     grid = settings.build_grid(axes, trials, seed)
     if grid is None:
         settings.require_optuna()  # before sessions are read
     cases, left_out = _collect_cases(sessions, seed)
-    searched, holdout = _split_holdout(cases, seed)
-    empty = Advice(
-        policy=chosen.name,
-        title=chosen.title or chosen.name,
-        text=chosen.to_toml(),
-        axes=axes,
-        method="tpe" if grid is None else "grid",
-        seed=seed,
-        trials=trials,
-        searched=tuple(case.name for case in searched),
-        held=tuple(case.name for case in holdout),
-        left_out=dict(left_out),
-    )
-    search = _Search(chosen, searched, open_log(folder, chosen) if folder else TrialLog(), should_stop or _never_stop)
+    split = _split_holdout(cases, seed)
+    empty = _begin_advice(chosen, axes, split, left_out, is_grid=grid is not None, seed=seed, trials=trials)
+    search = _Search(chosen, split[0], open_log(folder, chosen) if folder else TrialLog(), should_stop or _never_stop)
     if too_few := _explain_too_few(axes, search, left_out):
         return msgspec.structs.replace(empty, too_few=too_few)
-    stopped = not _try_settings(search, empty, grid, progress or _ignore_progress)
-    return _build_advice(empty, search, holdout, stopped)
+    done = _try_settings(search, empty, grid, progress or _ignore_progress)
+    return _build_advice(empty, search, split[1], not done)
+
+
+def _begin_advice(
+    policy: Policy,
+    axes: tuple[Axis, ...],
+    split: tuple[list[Case], list[Case]],
+    left_out: Mapping[str, int],
+    *,
+    is_grid: bool,
+    seed: int,
+    trials: int,
+) -> Advice:
+    """Advice before anything was tried. `split`: the sessions that are searched, and those held out."""
+    return Advice(
+        policy=policy.name,
+        title=policy.title or policy.name,
+        text=policy.to_toml(),
+        axes=axes,
+        method="grid" if is_grid else "tpe",
+        seed=seed,
+        trials=trials,
+        searched=tuple(case.name for case in split[0]),
+        held=tuple(case.name for case in split[1]),
+        left_out=dict(left_out),
+    )
 
 
 def _try_settings(search: _Search, task: Advice, grid: Sequence[dict[str, JSON]] | None, progress: Progress) -> bool:
@@ -159,7 +168,10 @@ def _try_settings(search: _Search, task: Advice, grid: Sequence[dict[str, JSON]]
     return True
 
 
-def _choose_axes(policy: Policy, keys: Sequence[str]) -> tuple[Axis, ...]:
+def _choose_axes(policy: Policy, keys: Sequence[str], trials: int) -> tuple[Axis, ...]:
+    """The parameters to search. PolicyError where there is nothing to try, or no such parameter."""
+    if trials < 1:
+        raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     known = {axis.key: axis for axis in advice.list_axes(policy)}
     if unknown := [key for key in keys if key not in known]:
         raise PolicyError(
@@ -305,7 +317,7 @@ def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[st
     uses = sum(len(words) for case in cases for words in case.shared.references.uses)
     if uses < MIN_USES:
         return (
-            f"The answers take up {uses:,} things that were said before, too few to see what a policy would lose: {MIN_USES} "
+            f"The answers take up {uses:,} things of earlier messages, too few to see what a policy would lose: {MIN_USES} "
             "are wanted. Sessions with files, names and numbers say more."
         )
     return ""

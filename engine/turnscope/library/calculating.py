@@ -1,13 +1,13 @@
 """The budget calculator: a planned conversation as a session like any other, and what policies do to it.
 
-Its texts are common words of one token each, so that sizes are as requested, as far as the model's counter can tell. The
+Its texts are common words of one token each, so that sizes are as requested, as far as the model's counter knows. The
 planner and `views.comparison` do the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ from turnscope import notebook
 from turnscope.counting.tokens import make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import resize_budget
-from turnscope.library.opening import begin_replay, load_policy, load_prices, replay
+from turnscope.library.opening import load_policy, load_prices, replay, replay_record
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
@@ -256,8 +256,7 @@ def _get_outlook(shape: Shape, policy: Policy) -> Outlook:
     key = shape, f"{policy.name}\n{policy.to_toml()}"
     if key not in _outlooks:
         record, shared = _replay_record(shape)
-        whole, plans = begin_replay(record, resize_budget(policy, shape.window))
-        _outlooks[key] = _build_outlook(replace(whole, plans=tuple(plans)), shared)
+        _outlooks[key] = _build_outlook(replay_record(record, resize_budget(policy, shape.window)), shared)
         while len(_outlooks) > MAX_OUTLOOKS:
             _outlooks.pop(next(iter(_outlooks)), None)
     return _outlooks[key]

@@ -7,8 +7,9 @@ or session that it continues was spent there, so it is not counted again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from turnscope.errors import TurnscopeError
 from turnscope.library.indexing import build_entry, get_reader_version
@@ -100,9 +101,9 @@ def _build_entries(threads: Threads, look: ThreadSummary, source: str) -> Iterat
     spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.costs))
     size = sum(len(block.text) for block in session.blocks)
     # ratings are counted where they are stored
-    line = replace(found.row, name="", project="live chat", size=size, good=0, rated=0)
+    line = structs.replace(found.row, name="", project="live chat", size=size, good=0, rated=0)
     yield IndexedSession(
-        replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts
+        structs.replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts
     )
 
 

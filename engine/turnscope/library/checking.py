@@ -18,6 +18,7 @@ from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
 from turnscope.library.opening import AS_RECORDED, overview
+from turnscope.numbering import format_request
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
@@ -26,7 +27,10 @@ from turnscope.views.comparison import Row
 from turnscope.views.exactness import Exactness, sum_exactness
 from turnscope.views.tables import format_csv
 
-COLUMNS = ("path", "outcome", "requests", "peak_fill", "peak_request", "window", "window_evidence", "usd", "broken", "error")
+COLUMNS = (
+    *("path", "outcome", "requests", "peak_fill", "peak_request", "window", "window_evidence", "usd", "broken", "error"),
+    "exactness",
+)
 _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -56,7 +60,7 @@ class CheckResult:
     row: Row | None = None
     violations: tuple[str, ...] = ()
     error: str = ""
-    exactness: Exactness | None = None
+    exactness: Exactness | None = None  # None = not asked for
     window_evidence: str = ""  # how the window of the fullest request is known
     usd: Decimal | None = None  # of the whole session, with its branches and subagents; None without a known price
 
@@ -106,11 +110,12 @@ def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
     """The values of a result in the order of `COLUMNS`."""
     verdict = "unreadable" if outcome.error else "ok" if outcome.ok else "failed"
     if (row := outcome.row) is None:
-        return (outcome.path, verdict, None, None, None, None, "", None, "", outcome.error)
+        return (outcome.path, verdict, None, None, None, None, "", None, "", outcome.error, "")
     fill, at = row.peak
     money = None if outcome.usd is None else round(float(outcome.usd), 6)
     window = (row.windows[at] if at >= 0 else None, outcome.window_evidence)
-    return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, *window, money, "; ".join(outcome.violations), "")
+    known = outcome.exactness.sentence if outcome.exactness else ""
+    return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, *window, money, "; ".join(outcome.violations), "", known)
 
 
 def list_entries(path: Path) -> tuple[str, ...]:
@@ -132,7 +137,7 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
 
     >>> made = check("sample_sessions/cache-goes-cold.jsonl", Limits(max_fill=50))
     >>> made.ok, made.violations
-    (False, ('request 62 fills 64.3% of its window, more than 50 %',))
+    (False, ('request 63 fills 64.3% of its window, more than 50 %',))
     """
     name = str(Path(path, entry))
     try:
@@ -165,7 +170,7 @@ def _find_inexact(exactness: Exactness | None) -> Iterable[str]:
 def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[str]:
     fill, at = row.peak
     if limits.max_fill is not None and 100 * fill > limits.max_fill:
-        yield f"request {at} fills {fill:.1%} of its window, more than {limits.max_fill:g} %"
+        yield f"request {format_request(at)} fills {fill:.1%} of its window, more than {limits.max_fill:g} %"
     if limits.max_usd is not None:
         if usd is None and row.sizes:
             yield "no request has a known price, so its cost cannot be held to a limit"
@@ -173,7 +178,10 @@ def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[
             yield f"it costs {usd:,.2f} USD, more than {limits.max_usd:g}"
     if limits.no_reject:
         counts = (
-            (len(row.rejected), f"would be rejected by the provider, first request {next(iter(row.rejected), -1)}"),
+            (
+                len(row.rejected),
+                f"would be rejected by the provider, first request {format_request(next(iter(row.rejected), -1))}",
+            ),
             (row.over_window, "do not fit the model's window"),
             (row.refusals, "are refused by the policy"),
         )
@@ -181,10 +189,9 @@ def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[
 
 
 def _sum_cost(session: Session, row: Row) -> Decimal | None:
-    """What a session cost: its path as billed, else simulated; its branches and subagents as billed, whatever the policy."""
+    """What a session cost under a policy: its path; its branches and subagents as billed, whatever the policy."""
     bill = overview(session).bill
-    own = bill.path.usd if row.policy == AS_RECORDED and bill.path.usd is not None else row.usd
-    parts = [usd for usd in (own, bill.branches.usd, bill.subagents.usd) if usd is not None]
+    parts = [usd for usd in (row.usd, bill.branches.usd, bill.subagents.usd) if usd is not None]
     return sum(parts, Decimal(0)) if parts else None
 
 

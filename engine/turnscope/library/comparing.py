@@ -5,29 +5,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from os import getpid
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from msgspec import structs
 
-from turnscope.envelope.plan import Plan
-from turnscope.library.fork_worker import map_in_two
-from turnscope.library.loading import get_session
+from turnscope.library.fork_worker import iter_in_two
+from turnscope.library.loading import get_session, pause_gc
 from turnscope.library.opening import AS_RECORDED, begin_replay, load_policy, replay
+from turnscope.planning.held_plans import MAX_BYTES, HeldPlans, PlanSequence
 from turnscope.planning.policy import Policy
+from turnscope.planning.rejections import SharedChecks
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread
-from turnscope.views.comparison import Comparison, Row, SharedFacts, build_row
+from turnscope.views.cached_cost import count_answer_tokens
+from turnscope.views.comparison import Comparison, Row, Sending, SharedFacts, build_row, measure_sending
+from turnscope.views.losses import find_references
+from turnscope.views.replay_cost import bill_record
 from turnscope.views.savings import CANDIDATES, Saving, find_best_saving
 
 COMPARED_POLICIES = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
 MAX_REPLAYS = 32  # replays that are kept
 FORK_FROM = 6_000  # requests of all replays together, from which on a second process is worth it
-V = TypeVar("V")
+OnRow = Callable[[Row], object]
+
+
+def _ignore(_: Row) -> None:
+    """Nobody waits for single rows."""
 
 
 @dataclass(slots=True)
@@ -39,35 +51,89 @@ class _Memory:
     shared: SharedFacts | None = None
     made: dict[str, tuple[Trace, Row]] = field(default_factory=dict)
 
-    def replay_all(self, policies: Sequence[Policy], model: str = "") -> list[tuple[Trace, Row]]:
+    def replay_all(self, policies: Sequence[Policy], model: str = "", on_row: OnRow = _ignore) -> list[tuple[Trace, Row]]:
         """Replay policies and make their rows. The record, and what all replays share, is made once."""
         self.record = record = self.record or replay(self.session)
-        self.shared = shared = self.shared or SharedFacts.from_trace(record)
-        session = replace_model(record, model)
-        wanted = {_build_key(policy, model): policy for policy in policies}
-        new = {key: policy for key, policy in wanted.items() if key not in self.made}
-        begin = {key: begin_replay(session, policy) for key, policy in new.items() if model or policy != record.policy}
+        sending = None
+        if self.shared is None:
+            alone = model or policies[:1] != [record.policy]
+            self.shared, sending = (SharedFacts.from_trace(record), None) if alone else _begin_with_record(record)
+        keys = [_build_key(policy, model) for policy in policies]
+        untold = deque(keys)
 
-        def one(key: str) -> tuple[Sequence[Plan], Row]:
-            whole, plans = begin.get(key, (record, record.plans))
-            trace = replace(whole, plans=tuple(plans))
-            return trace.plans, build_row(trace, shared, sent=not model)
+        def tell() -> None:
+            while untold and untold[0] in self.made:
+                on_row(self.made[untold.popleft()][1])
 
-        work = map_in_two if len(new) * len(self.session.requests) >= FORK_FROM else _run_here
-        for key, (plans, made) in zip(new, work(one, [*new]), strict=True):
-            self.made[key] = (replace(begin[key][0], plans=plans) if key in begin else record), made
-        found = [self.made[_build_key(policy, model)] for policy in policies]
+        tell()
+        for key, made in self._make_new(dict(zip(keys, policies, strict=True)), model, record, self.shared, sending):
+            self.made[key] = made
+            tell()
+        self._compact()
+        found = [self.made[key] for key in keys]
         while len(self.made) > MAX_REPLAYS:
             del self.made[next(iter(self.made))]
         return found
 
+    def _make_new(
+        self, wanted: Mapping[str, Policy], model: str, record: Trace, shared: SharedFacts, sending: Sending | None
+    ) -> Iterator[tuple[str, tuple[Trace, Row]]]:
+        """Make the replays and rows that are not made yet, by their keys, in order."""
+        session = replace_model(record, model)
+        new = {key: policy for key, policy in wanted.items() if key not in self.made}
+        begin = {key: begin_replay(session, policy) for key, policy in new.items() if model or policy != record.policy}
+        if begin:
+            deque(record.record, maxlen=0)  # what it says of other policies: both processes know it then
+
+        here = getpid()
+
+        def make_row(key: str) -> tuple[HeldPlans | None, Row]:
+            trace, plans = begin.get(key, (record, ()))
+            deque(plans, maxlen=0)
+            known = None if key in begin else sending
+            row, held = build_row(trace, shared, sent=not model, sending=known), trace.held if key in begin else None
+            if held and (held.size > MAX_BYTES // len(new) or getpid() != here):
+                held.compact()  # also where the plans would be handed over: planning some again is faster
+            return held, row
+
+        work = iter_in_two if len(new) * len(self.session.requests) >= FORK_FROM else map
+        keys = [*new]
+        # the first by itself: what it finds in texts and messages, both processes know then
+        for key, (held, made) in zip(keys, chain(map(make_row, keys[:1]), work(make_row, keys[1:])), strict=True):
+            trace = begin[key][0] if key in begin else record
+            if held and trace.held and held is not trace.held:  # planned in the other process
+                held.take_over(trace.held)
+                trace = replace(trace, plans=PlanSequence(held))
+            yield key, (trace, made)
+
+    def _compact(self) -> None:
+        """Hold less of the older replays where all of them together are too large."""
+        left = MAX_BYTES
+        for trace, _ in reversed(self.made.values()):
+            if trace.held:
+                if trace.held.size > left:
+                    trace.held.compact()
+                left -= trace.held.size
+
+
+def _begin_with_record(record: Trace) -> tuple[SharedFacts, Sending]:
+    """What all replays share, and what sending the record came to; of a long session in two processes."""
+    answers, looked = count_answer_tokens(record), SharedChecks()
+    parts: list[Callable[[], Any]] = [
+        partial(find_references, record.session),
+        partial(measure_sending, record, answers, looked),
+    ]
+    work = iter_in_two if len(record.plans) >= FORK_FROM // 4 else map
+    references, sending = work(_call, parts)
+    return SharedFacts(references, answers, looked, bill_record(record, sending.listed.total)), sending
+
+
+def _call(part: Callable[[], Any]) -> Any:
+    return part()
+
 
 def _build_key(policy: Policy, model: str) -> str:
     return f"{policy.name}\n{model}\n{policy.to_toml()}"
-
-
-def _run_here(work: Callable[[str], V], items: Sequence[str]) -> list[V]:
-    return [work(item) for item in items]
 
 
 _memory: _Memory | None = None  # of the session that was compared last
@@ -80,14 +146,16 @@ def compare(
     model: str = "",
     window: int = 0,
     limit: int = 0,
+    on_row: OnRow = _ignore,
 ) -> Comparison:
     """Compare policies on a session: a row for each, in their order. Every policy has the recorded answers.
 
     Args:
         session: a session, a thread, or a path to read one from.
         policies: policies, or their names.
-        model: compare as if this model had been asked, see `replace_model`; "" = the recorded ones.
+        model: compare as if this model had answered, see `replace_model`; "" = the recorded ones.
         window, limit: tokens, see `resize_budget`; 0 = as they are.
+        on_row: is given each row as soon as it and all before it are made.
 
     Raises:
         PolicyError: there is no policy of a name.
@@ -104,7 +172,8 @@ def compare(
         load_policy(policy) if isinstance(policy, str) else policy
         for policy in ((policies,) if isinstance(policies, (str, Policy)) else policies)
     )
-    made = _memory.replay_all([resize_budget(policy, window, limit) for policy in chosen], model)
+    with pause_gc():
+        made = _memory.replay_all([resize_budget(policy, window, limit) for policy in chosen], model, on_row)
     return Comparison(session, tuple(row for _, row in made), tuple(trace for trace, _ in made))
 
 
@@ -146,12 +215,19 @@ def resize_budget(policy: Policy, window: int, limit: int = 0) -> Policy:
     """
     if policy.name == AS_RECORDED or not (window or limit):
         return policy
-    budget = replace(policy.budget, window=window or policy.budget.window)
-    return replace(policy, budget=replace(budget, formula="fixed", tokens=limit) if limit else budget)
+    changed: dict[str, Any] = ({"window": window} if window else {}) | ({"formula": "fixed", "tokens": limit} if limit else {})
+    models = {  # what was asked for holds for every model
+        pattern: {
+            part: {key: value for key, value in row.items() if part != "budget" or key not in changed}
+            for part, row in table.items()
+        }
+        for pattern, table in policy.models.items()
+    }
+    return replace(policy, budget=replace(policy.budget, **changed), models=models)
 
 
 def replace_model(recorded: Trace, model: str) -> Trace:
-    """The record as if every request had asked another model, with its window, prices and prompt cache.
+    """The record as if another model had answered every request, with its window, prices and prompt cache.
 
     Answers, and the scale of counted tokens, stay those of the recorded models.
 

@@ -1,32 +1,45 @@
-"""Replays one after another in one thread, while a page shows how far they are: for the rows of a comparison.
+"""Replays one after another in a thread, while a page shows how far they are: for the rows of a comparison.
 
-The caller keeps what it needs of each replay. A replay that is stepped through is a `ReplayJob`.
+Where there is much to do, a process of its own makes some of the rows meanwhile (`row_worker`). The caller keeps what it needs
+of each replay. A replay that is stepped through is a `ReplayJob`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Thread
 from time import monotonic, sleep
 
 from turnscope.envelope.plan import Plan
+from turnscope.library.comparing import FORK_FROM
 from turnscope.library.job import PAUSE, Job, State
+from turnscope.library.row_worker import ComparisonBasis, RowWorker
+from turnscope.planning.held_plans import PlanSequence
+from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
+from turnscope.views.comparison import Row
 
 WORK_SLICE = 0.02  # seconds of work after which other threads get their turn; nobody steps through what is compared
+GLANCE = 0.05  # seconds after which a thread that waits for the other process looks whether it should stop
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
     """One replay of a job.
 
-    `begin` is called when it is its turn. It returns the trace without plans, or with all of them, and the plans that make it
-    whole. `take` gets the whole trace. `is_done`: the caller has the result already, so the replay is skipped.
+    `begin` is called when it is its turn. It returns a trace, and the plans that make it whole when read (`begin_replay`).
+    `take` gets the whole trace. `is_done`: the caller has the result already, so the replay is skipped. `policy` and
+    `take_row`: another process may make the row of this policy; `take_row` gets the whole trace and the row, in a thread of
+    its own.
     """
 
     begin: Callable[[], tuple[Trace, Iterable[Plan]]]
     take: Callable[[Trace], object]
     is_done: Callable[[], bool] = lambda: False
+    policy: Policy | None = None
+    take_row: Callable[[Trace, Row], object] | None = None
 
 
 class ComparisonJob(Job):
@@ -35,40 +48,114 @@ class ComparisonJob(Job):
     Args:
         tasks: the replays, in their order.
         requests: requests of the session, which each replay plans.
+        basis: what another process would make rows from; None = all is done here.
     """
 
-    def __init__(self, tasks: Sequence[ReplayTask], requests: int) -> None:
+    def __init__(self, tasks: Sequence[ReplayTask], requests: int, basis: ComparisonBasis | None = None) -> None:
         super().__init__("comparing", len(tasks) * requests)
-        self.tasks, self.requests = tuple(tasks), requests
+        self.tasks, self.requests, self.basis = tuple(tasks), requests, basis
         self.made = 0
-        self._current: tuple[Trace, Iterator[Plan], list[Plan]] | None = None  # the replay that was stopped on its way
+        self._left = [*self.tasks]
+        self._current: tuple[ReplayTask, Trace, Iterator[Plan]] | None = None  # the replay that was stopped on its way
+        self._planned = 0  # its requests that are planned
+        self._worker: RowWorker | None = None
+        self._ending = False  # no other process may be started
 
     def _work(self) -> State:
-        while self.made < len(self.tasks):
-            task = self.tasks[self.made]
-            if not task.is_done():
-                if interruption := self._replay(task):
+        helper = Thread(target=self._help, name="comparing in another process", daemon=True)
+        self._ending = False
+        if self._is_worth_a_process():
+            helper.start()
+        try:
+            while True:
+                while self._begin_next():
+                    if interruption := self._replay():
+                        return interruption
+                    sleep(PAUSE)
+                if not helper.is_alive() and not self._left:
+                    return "done"
+                if interruption := self._interruption():
                     return interruption
-                sleep(PAUSE)
-            self.made += 1
-            self.done = self.made * self.requests
-        return "done"
+                if helper.is_alive():
+                    helper.join(GLANCE)
+        finally:
+            with self._lock:
+                self._end_workers()
+            if helper.ident:
+                helper.join()
 
-    def _replay(self, task: ReplayTask) -> State | None:
+    def _end_workers(self) -> None:
+        self._ending = True
+        if self._worker:
+            self._worker.kill()
+
+    def _is_worth_a_process(self) -> bool:
+        theirs = sum(1 for task in self._left if task.take_row and not task.is_done())
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.basis is not None and theirs > 1 < cores and theirs * self.requests >= FORK_FROM
+
+    def _take_task(self, *, theirs: bool = False) -> ReplayTask | None:
+        """The next replay, or the next that another process may make. What the caller has already is left out."""
+        with self._lock:
+            while found := next((task for task in self._left if task.take_row or not theirs), None):
+                self._left.remove(found)
+                if not found.is_done():
+                    return found
+                self._count(self.requests, made=1)
+            return None
+
+    def _count(self, requests: int, made: int = 0) -> None:
+        with self._lock:
+            self.done += requests
+            self.made += made
+
+    def _begin_next(self) -> bool:
+        """Begin the next replay, unless one is under way; False = there is none here."""
+        if self._current is None and (task := self._take_task()):
+            whole, plans = task.begin()
+            self._current, self._planned = (task, whole, iter(plans)), 0
+        return self._current is not None
+
+    def _replay(self) -> State | None:
         """Make one replay and hand it over. Returns why it stopped on its way, None if it did not."""
-        if self._current is None:
-            whole, rest = task.begin()
-            self._current = whole, iter(rest), []
-        whole, plans, made = self._current
+        assert self._current is not None
+        task, whole, plans = self._current
         paused_at = monotonic()
-        for plan in plans:
-            made.append(plan)
-            self.done += 1
+        for _ in plans:
+            self._planned += 1
+            self._count(1)
             if interruption := self._interruption():
                 return interruption
             if monotonic() - paused_at > WORK_SLICE:
                 sleep(PAUSE)
                 paused_at = monotonic()
         self._current = None
-        task.take(whole if len(whole.plans) == len(made) else replace(whole, plans=tuple(made)))
+        task.take(whole)
+        self._count(self.requests - self._planned, made=1)
         return None
+
+    def _help(self) -> None:
+        """Have another process make rows until none is left. What it does not make is made here."""
+        assert self.basis is not None
+        with self._lock:
+            if self._ending:
+                return
+            worker = self._worker = RowWorker(self.basis)
+        task: ReplayTask | None = None
+        try:
+            while task := self._take_task(theirs=True):
+                assert task.policy is not None
+                assert task.take_row is not None
+                made = worker.make_row(task.policy)
+                if made is None:
+                    break
+                whole, _ = task.begin()
+                if whole.held:
+                    made.held.take_over(whole.held)
+                task.take_row(replace(whole, plans=PlanSequence(made.held)), made.row)
+                self._count(self.requests, made=1)
+                task = None
+        finally:
+            if task:
+                self._left.insert(0, task)  # the thread that others watch reports whatever is wrong with it
+            worker.close()

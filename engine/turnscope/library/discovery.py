@@ -6,20 +6,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from turnscope.reading.registry import find_session_path, find_suffixes
+from turnscope.reading.registry import find_session_paths
 
 
 def find_sources(folder: Path) -> Iterator[Path]:
     """Yield the paths under which the contents of a folder open, each once; a file is its own path. Hidden folders are left
     out.
     """
-    if not folder.is_dir():
-        yield folder
-        return
-    wanted, seen = find_suffixes(), set[Path]()
+    return find_session_paths(_walk(folder)) if folder.is_dir() else iter((folder,))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if Path(name).suffix in wanted and (path := find_session_path(Path(at, name))) not in seen:
-                seen.add(path)
-                yield path
+        yield from (Path(at, name) for name in sorted(names))

@@ -8,15 +8,16 @@ from datetime import date, timedelta
 
 from turnscope.storage.catalogue import count_ratings
 from turnscope.storage.library_index import (
-    MAX_HITS,
     PAGE_HITS,
     PICO_PER_USD,
     Hit,
     IndexRow,
     Problem,
+    SearchResult,
     Spending,
     count_cuts,
     drop,
+    find_sessions,
     list_problems,
     list_sessions,
     list_spending,
@@ -25,18 +26,19 @@ from turnscope.storage.library_index import (
 )
 
 __all__ = [
-    "MAX_HITS",
     "PAGE_HITS",
     "PICO_PER_USD",
     "Hit",
     "IndexRow",
     "Metrics",
     "Problem",
+    "SearchResult",
     "Spending",
     "compute_metrics",
     "count_cuts",
     "count_ratings",
     "drop",
+    "find_sessions",
     "group_by_week",
     "group_spending",
     "list_problems",

@@ -27,14 +27,16 @@ from turnscope.library.store import stamp_source
 from turnscope.planning.trace import Trace
 from turnscope.reading import claims, contents
 from turnscope.reading.containers import open_source
+from turnscope.reading.guards import guard_own
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Request, Session
 from turnscope.session.thread import iter_descendants
 from turnscope.storage import library_index as kept
-from turnscope.storage.catalogue import SETTLED_NANOSECONDS
+from turnscope.storage.catalogue import CLOCK_NANOSECONDS
 from turnscope.storage.database import StorageError
-from turnscope.storage.library_index import PICO_PER_USD, BlockText, IndexedSession, IndexRow, Problem
+from turnscope.storage.library_index import CURVE_POINTS, PICO_PER_USD, BlockText, IndexedSession, IndexRow, Problem
+from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
 from turnscope.views.total_cost import charge_off_path
@@ -150,6 +152,7 @@ def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
                 session, place = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
                 yield build_entry(session, source, where=where, entry=id, title=place.title)
         return
+    importer = guard_own(importer)
     listed, empty = [*importer.entries(source)], True
     for entry in listed:
         session = importer.read(source, entry).session
@@ -182,6 +185,8 @@ def build_entry(session: Session, source: Source, where: str, entry: str, title:
 def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> IndexRow:
     session, fill = trace.session, view.fill[~np.isnan(view.fill)]
     times = [float(at) for at in view.sent_at if not np.isnan(at)]
+    missed = find_breaks(trace)
+    priced = [miss.usd for miss in missed if miss.usd is not None]
     named = next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
     return IndexRow(
         path=where,
@@ -205,7 +210,16 @@ def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry:
         size=source.size,
         good=sum(rating == "up" for rating in session.recorded.ratings.values()),
         rated=sum(rating in ("up", "down") for rating in session.recorded.ratings.values()),
+        misses=len(missed),
+        missed=_to_pico(sum(priced, Decimal())) if priced else None,
+        curve=_draw_curve(view),
     )
+
+
+def _draw_curve(view: Overview) -> str:
+    """The fill in percent over the requests; of many requests the fullest of each part, so that no peak is lost."""
+    parts = np.array_split(np.nan_to_num(view.fill), min(CURVE_POINTS, len(view))) if np.isfinite(view.fill).any() else []
+    return ",".join(f"{100 * part.max():.0f}" for part in parts)
 
 
 def _count_messages(trace: Trace) -> int:
@@ -271,8 +285,8 @@ def _build_problem(where: str, error: Exception) -> Problem:
 def _build_stamp(source: Source) -> str:
     """The stamp of a source. Another version of an importer, or of the prices, changes it, so that the source is read again."""
     stamp = stamp_source(source)
-    settled = "" if time.time_ns() - stamp.mtime > SETTLED_NANOSECONDS else f":{time.time_ns()}"
-    return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{get_reader_version()}{settled}"
+    recent = "" if time.time_ns() - stamp.mtime > CLOCK_NANOSECONDS else f":{time.time_ns()}"
+    return f"{stamp.size}:{stamp.mtime}:{stamp.attached}:{get_reader_version()}{recent}"
 
 
 @cache

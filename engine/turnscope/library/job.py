@@ -17,7 +17,7 @@ from typing import Literal
 IDLE_TIMEOUT = 6.0  # seconds without a poll after which a job pauses
 PAUSE = 0.001  # seconds of sleep that let other threads work
 
-State = Literal["waiting", "running", "done", "cancelled", "full", "failed"]
+State = Literal["waiting", "running", "done", "cancelled", "failed"]
 
 _SOURCE_ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,8 +25,8 @@ _SOURCE_ROOT = Path(__file__).resolve().parents[2]
 class Job(ABC):
     """Work under way. Any thread may poll, cancel, resume or wait for it.
 
-    `state`: waiting (not started, or paused because nobody polled), running, done, cancelled, full (out of memory that it may
-    use) or failed. `done` of `count` steps are made; what a step is, the kind of job says. `error`: why it failed.
+    `state`: waiting (not started, or paused because nobody polled), running, done, cancelled or failed. `done` of `count` steps
+    are made; what a step is, the kind of job says. `error`: why it failed.
     """
 
     def __init__(self, name: str, count: int = 0) -> None:

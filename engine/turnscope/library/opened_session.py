@@ -1,21 +1,18 @@
 """An opened session: its overview at once, its texts and its requests on demand.
 
 A page shows one request, so a stored session is not read as a whole: blocks come without their texts (`storage.packing`), plans
-are made up to the request that is asked for, and the findings of the whole session are stored with it.
+are made up to the requested one, and the findings of the whole session are stored with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from threading import Lock
-from typing import overload
 
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Fit
-from turnscope.envelope.plan import Plan
 from turnscope.library.opening import AS_RECORDED, count_session, load_policy, load_prices
-from turnscope.planning import assemble
+from turnscope.planning.held_plans import LazyPlans, begin_plans
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.views.findings import Finding
@@ -82,33 +79,5 @@ def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Tr
         fits: its calibration.
     """
     policy, prices = load_policy(AS_RECORDED), load_prices().add_evidence(session)
-    plans = LazyPlans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
+    plans = LazyPlans(begin_plans(session, policy, ledger, prices=prices), len(session.requests))
     return Trace(session=session, policy=policy, ledger=ledger, plans=plans, fits=fits, prices=prices)
-
-
-class LazyPlans(Sequence[Plan]):
-    """The first `count` values of an iterator, read on demand. Any thread may read them."""
-
-    def __init__(self, rest: Iterator[Plan], count: int) -> None:
-        self._rest, self._count = rest, count
-        self._made: list[Plan] = []
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, n: int) -> Plan: ...
-    @overload
-    def __getitem__(self, n: slice) -> tuple[Plan, ...]: ...
-    def __getitem__(self, n: int | slice) -> Plan | tuple[Plan, ...]:
-        if isinstance(n, slice):
-            return tuple(self[i] for i in range(*n.indices(self._count)))
-        at = n + self._count if n < 0 else n
-        if not 0 <= at < self._count:
-            raise IndexError(f"there is no request {n}")
-        if at >= len(self._made):
-            with self._lock:
-                while len(self._made) <= at:
-                    self._made.append(next(self._rest))
-        return self._made[at]

@@ -5,6 +5,7 @@ Keeps only the record of the session that was replayed last, which its next repl
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
 from turnscope.library.loading import thread as thread  # noqa: PLC0414
 from turnscope.library.window_choices import find_main_model, read_window_choices
 from turnscope.planning import policy as shelf
-from turnscope.planning.assemble import replay_with_record
+from turnscope.planning.held_plans import PlanSequence, begin_plans
 from turnscope.planning.packaged_policies import find_packaged_policies
 from turnscope.planning.policy import Policy, add_wishes_rule, make_sendable
 from turnscope.planning.trace import Trace, build_own_ledger, trace
@@ -32,7 +33,7 @@ from turnscope.pricing.overlay import read_overlay
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import CHAT, Answer, Session
 from turnscope.session.thread import Thread
-from turnscope.settings import find_prices_file, read_context_pairs
+from turnscope.settings import find_prices_file, read_context_pairs, read_stateless_output
 from turnscope.views import overview as views
 
 AS_RECORDED = "as-recorded"
@@ -68,7 +69,8 @@ def load_policy(name: str, folder: Path | None = None) -> Policy:
     >>> load_policy("last-5-pairs").title
     'Last 5 pairs'
     """
-    return shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
+    policy = shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
+    return shelf.set_stateless_output(policy, read_stateless_output())
 
 
 def policies() -> tuple[Policy, ...]:
@@ -189,16 +191,26 @@ def begin_replay(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] 
         answers: answers to rule queries, besides the session's own.
 
     Returns:
-        The trace without plans, and its plans one by one.
+        The trace, whose plans become more as they are made, and its plans one by one.
     """
     session, chosen = _prepare(recorded.session, policy, answers)
     ledger = replace(recorded.ledger, memo={**recorded.ledger.memo})  # the replay's texts are added to this copy
     prices = recorded.prices
-    counts, sent = build_own_ledger(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
-    pairs = replay_with_record(session, chosen, ledger, counts, prices=prices, sent=sent)
-    return Trace(session=session, policy=chosen, ledger=ledger, plans=(), fits=recorded.fits, prices=prices), (
-        plan for plan, _ in pairs
-    )
+    growing = begin_plans(session, chosen, ledger, build_own_ledger(session, chosen), prices=prices, record=recorded.record)
+    plans = PlanSequence(growing)
+    return Trace(session=session, policy=chosen, ledger=ledger, plans=plans, fits=recorded.fits, prices=prices), growing.grow()
+
+
+def replay_record(recorded: Trace, policy: Policy) -> Trace:
+    """Replay the session of a record under a policy, with the fits of the record.
+
+    Args:
+        recorded: the record of the session.
+        policy: the policy.
+    """
+    trace, plans = begin_replay(recorded, policy)
+    deque(plans, maxlen=0)
+    return trace
 
 
 def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:

@@ -18,7 +18,7 @@ STATIC = frozenset((Bucket.SYSTEM, Bucket.TOOLS))
 
 
 def add_prior(path: Path, session: Session) -> Session:
-    """The session with a prior, where neither its log nor its first bill tells the size of system prompt and tools.
+    """The session with a prior, where neither its log nor its first bill shows the size of system prompt and tools.
 
     Args:
         path: The database.
@@ -26,8 +26,8 @@ def add_prior(path: Path, session: Session) -> Session:
     """
     version = session.about.get("version")
     first = next(iter(session.requests), None)
-    told = first is not None and first.usage is not None and session.about.get(BEGINS_MID_CONVERSATION) is not True
-    if not isinstance(version, str) or first is None or told or any(block.bucket in STATIC for block in session.blocks):
+    has_usage = first is not None and first.usage is not None and session.about.get(BEGINS_MID_CONVERSATION) is not True
+    if not isinstance(version, str) or first is None or has_usage or any(block.bucket in STATIC for block in session.blocks):
         return session
     with suppress(StorageError):
         if found := prompt_sizes.find(path, session.source, version, find_family(session)):
@@ -38,7 +38,7 @@ def add_prior(path: Path, session: Session) -> Session:
 
 
 def drop_prior(session: Session) -> Session:
-    """The session as its log tells it. What other sessions tell is looked up each time it is opened."""
+    """The session as its log has it. What other sessions show is looked up each time it is opened."""
     about = {key: value for key, value in session.about.items() if key != PROMPT_PRIOR}
     return structs.replace(session, about=about) if PROMPT_PRIOR in session.about else session
 
@@ -56,6 +56,6 @@ def remember_size(path: Path, session: Session, trace: Trace) -> None:
     if plan is None or not isinstance(version, str):
         return
     terms = trace.get_terms(plan.request.n)
-    tokens = terms.prefix + round(terms.scale * sum(plan.seen.counts[:2]))
+    tokens = terms.prefix + round(terms.get_scale(0) * plan.static_tokens)
     with suppress(StorageError):
         prompt_sizes.remember(path, PromptSize(session.source, version, find_family(session), session.id, tokens))

@@ -5,16 +5,15 @@ Plans nothing (`planning.assemble` does) and draws nothing.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic, sleep
 
-from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.library.job import PAUSE, Job, State
 from turnscope.planning.trace import Trace
+from turnscope.views.replay_cost import RecordCost
 from turnscope.views.stepper import Steps, build_steps
 
 FIRST_STAGE = 0.4  # seconds until the first stage; each later stage waits until the replay has taken twice as long
@@ -24,7 +23,7 @@ DEFER = 0.1  # seconds for which other threads go first, at most, before the nex
 
 
 def _do_nothing() -> None:
-    """The default of `on_stage`."""
+    """The default of `on_stage`, and of `price_record`: nothing is known of a bill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +38,15 @@ class Stage:
 
 
 class ReplayJob(Job):
-    """One replay. `done` of `count` requests are planned, in about `held` bytes; `stage` is the newest one that can be shown.
-
-    Its state is full once it holds more than `most` bytes; the stage that it has come to stays.
+    """One replay. `done` of `count` requests are planned; `stage` is the newest one that can be shown.
 
     Args:
         key: names the replay in a `ReplayCache`.
-        whole: its trace without plans, or with all of them where they are at hand.
+        whole: its trace, whose plans become more as they are made, or with all of them where they are at hand.
         plans: the plans of all requests, in order.
-        most: bytes that the replay may hold.
         on_stage: called after each new stage.
+        price_record: called for each stage; the cost of the record of its session, see `replay_cost.price_replay`.
+        sent: whether its requests go to the models that they really went to.
     """
 
     def __init__(
@@ -56,19 +54,35 @@ class ReplayJob(Job):
         key: str,
         whole: Trace,
         plans: Iterable[Plan],
-        most: int = sys.maxsize,
         on_stage: Callable[[], object] = _do_nothing,
+        *,
+        price_record: Callable[[], RecordCost | None] = _do_nothing,
+        sent: bool = True,
     ) -> None:
         super().__init__(f"replay {whole.policy.name}", len(whole.session.requests))
         self.key = key
         self.stage: Stage | None = None
-        self.held = 0
-        self._whole, self._rest, self._most, self._on_stage = whole, iter(plans), most, on_stage
-        self._made: list[Plan] = []
-        self._texts: set[int] = set()  # ids of the texts that `held` counts
+        self._whole, self._rest, self._on_stage = whole, iter(plans), on_stage
+        self._price_record, self._sent = price_record, sent
+        self._owns = not whole.plans  # else they belong to whoever holds that trace
+        self.wanted = -1  # number of the request that somebody wants to see
 
     def __repr__(self) -> str:
         return f"<ReplayJob {self._whole.policy.name!r}: {self.state}, {self.done:,} of {self.count:,} requests>"
+
+    @property
+    def held(self) -> int:
+        """Bytes that the replay holds, about."""
+        plans = self._whole.held if self._owns else None
+        return (plans.size if plans else 0) + (len(self.stage.steps.data) if self.stage else 0)
+
+    def want(self, request: int) -> None:
+        """Make a stage as soon as a request is planned.
+
+        Args:
+            request: number of the request.
+        """
+        self.wanted = request
 
     def _work(self) -> State:
         end = self._plan_all()
@@ -80,18 +94,14 @@ class ReplayJob(Job):
         """Plan the remaining requests, and make a stage now and then. Returns the state that this ends in."""
         began = paused_at = monotonic()
         due, took, before = began + FIRST_STAGE, 0.0, self.done
-        for plan in self._rest:
-            if not self._whole.plans:  # else the plans belong to whoever holds that trace
-                self.held += _estimate_bytes(self._made[-1] if self._made else None, plan, self._texts)
-            self._made.append(plan)
-            self.done = len(self._made)
-            if self.held > self._most:
-                return "full"
+        for _ in self._rest:
+            self.done += 1
             if interruption := self._interruption():
                 return interruption
             now = monotonic()
             left = (self.count - self.done) * (now - began) / (self.done - before)
-            if now > due and self.done >= MIN_SHOWN and left > took:
+            wanted = len(self.stage or ()) <= self.wanted < self.done
+            if (wanted or (now > due and self.done >= MIN_SHOWN)) and left > took:
                 self._make_stage()
                 took = monotonic() - now
                 due = monotonic() + max(now - began, 3 * took)
@@ -102,13 +112,10 @@ class ReplayJob(Job):
 
     def _make_stage(self) -> None:
         """Make a stage of the requests that are planned."""
-        plans = self._whole.plans if self.done == len(self._whole.plans) else tuple(self._made)
-        trace = replace(self._whole, plans=plans)
-        stage = Stage(trace, build_steps(trace))
-        if self.stage:
-            self.held -= len(self.stage.steps.data)
-        self.held += len(stage.steps.data)
-        self.stage = stage
+        trace = self._whole
+        if self._owns or self.done < len(trace.plans):
+            trace = replace(trace, plans=trace.plans[: self.done])
+        self.stage = Stage(trace, build_steps(trace, self._price_record(), sent=self._sent))
         self._on_stage()
 
 
@@ -157,38 +164,3 @@ class ReplayCache:
         """Drop a replay, so that it is made again the next time."""
         with self._lock:
             self._kept.pop(key, None)
-
-
-# What a plan adds to the memory of a trace, in bytes; `tests/library/test_replay_job.py` compares it with what is allocated.
-_PLAN, _DECISION, _PIECE, _CHUNK, _SLOT = 1_100, 850, 250, 250, 8
-_TEXT = 2.5  # a placeholder's text, and the copies of it that are sent and counted
-
-
-def _estimate_bytes(previous: Plan | None, plan: Plan, texts: set[int]) -> int:
-    """Estimate the bytes that a plan adds to those before it, with which it shares most of its chunks. `texts`: ids counted
-    before.
-    """
-    known = {id(chunk) for chunk in _iter_chunks(previous)} if previous else set()
-    fresh = {id(chunk): len(chunk.pieces) for chunk in _iter_chunks(plan) if id(chunk) not in known}
-    envelopes = {id(each): len(each.chunks) for each in _list_envelopes(plan)}
-    made = [decision for decision in plan.decisions if decision.splice]
-    placeholders = {id(part.text): part.text for decision in made for part in decision.edit.body or ()}
-    queries = {id(text): text for ask, answer in plan.asks for text in (ask.content, ask.prompt, answer.text)}
-    size = sum(_TEXT * sys.getsizeof(text) for each, text in placeholders.items() if each not in texts)
-    size += sum(sys.getsizeof(text) for each, text in queries.items() if each not in texts)
-    texts.update(placeholders, queries)
-    return (
-        _PLAN
-        + _DECISION * (len(plan.decisions) + len(plan.server))
-        + _PIECE * sum(len(decision.splice.new) + 1 for decision in made if decision.splice)
-        + sum(_CHUNK + _SLOT * many for many in (*fresh.values(), *envelopes.values()))
-        + int(size)
-    )
-
-
-def _list_envelopes(plan: Plan) -> tuple[Envelope, ...]:
-    return plan.before, plan.after, plan.seen, plan.kept, plan.base
-
-
-def _iter_chunks(plan: Plan) -> Iterator[Chunk]:
-    return (chunk for envelope in _list_envelopes(plan) for chunk in envelope.chunks)

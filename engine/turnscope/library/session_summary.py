@@ -30,7 +30,7 @@ from turnscope.views.findings import Finding
 from turnscope.views.overview import Marker, Overview, build_overview
 from turnscope.views.request_summary import annotate
 
-VERSION = 7  # count up when counts, overviews, cache misses or findings come out differently
+VERSION = 8  # count up when counts, overviews, cache misses or findings come out differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def get_version(session: Session | None = None) -> str:
     """A text that changes with the version of summaries and with the prices.
 
     Args:
-        session: with the windows that were chosen for it and what other sessions tell of it, too; None = of all sessions.
+        session: with the windows that were chosen for it and what other sessions show of it, too; None = of all sessions.
     """
     chosen = [f"{each.model}={each.window}" for each in read_window_choices() if session and each.session == session.id]
     prior = get_prompt_prior(session)[0] if session else 0

@@ -73,8 +73,8 @@ class Store:
         load_prices()  # raises here, and not later in a page, if the user's file of prices is wrong
         seen, source = time.time_ns(), open_source(file)
         stamp, where = stamp_source(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
-        with ThreadPoolExecutor(1) as beside:
-            key, found = self._find_known(source, where, entry=entry, stamp=stamp, beside=beside)
+        with ThreadPoolExecutor(1) as executor:
+            key, found = self._find_known(source, where, entry=entry, stamp=stamp, executor=executor)
             found = found or self._read(source, entry, stamp=stamp, key=key, report=report, keeper=keeper or _keep_now)
         with suppress(StorageError):
             row = _build_recent(found, where, entry=entry, name=name or file.name, size=stamp.size, now=self.clock())
@@ -159,11 +159,11 @@ class Store:
         catalogue.drop(self.path, sources)
 
     def _find_known(
-        self, source: Source, where: str, entry: str, stamp: Stamp, beside: Executor
+        self, source: Source, where: str, entry: str, stamp: Stamp, executor: Executor
     ) -> tuple[Callable[[], str], OpenedSession | None]:
         """Find the key of a source's content, and the session if it is stored. An unchanged source is not read for it.
 
-        If no source of that size was ever opened, the key is not needed before the session is read: it is computed in `beside`,
+        If no source of that size was ever opened, the key is not needed before the session is read: `executor` computes it,
         in a tenth of the time that reading a long file takes.
         """
         with suppress(StorageError):
@@ -171,7 +171,7 @@ class Store:
             known = catalogue.find_key(self.path, where, entry, stamp)
             if known and (found := self._load_kept(known, source.path, entry)):
                 return lambda: known, found
-        made = beside.submit(_digest_source, source, entry).result
+        made = executor.submit(_digest_source, source, entry).result
         with suppress(StorageError):
             if source.kind != "file" or catalogue.has_size(self.path, stamp.size):
                 return made, self._load_kept(made(), source.path, entry)
@@ -321,7 +321,7 @@ def stamp_source(source: Source) -> Stamp:
     digest = sha256()
     for file in find_related(source):
         digest.update(f"{file.path.name}:{file.version}\n".encode("utf-8", "surrogateescape"))
-    if source.kind != "file":  # what lies inside or beside it may change alone
+    if source.kind != "file":  # what lies inside it, or belongs to it, may change alone
         digest.update(source.version.encode())
     return Stamp(source.size, source.path.stat().st_mtime_ns, digest.hexdigest())
 

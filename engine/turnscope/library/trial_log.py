@@ -13,7 +13,7 @@ from turnscope.planning.policy import Policy
 from turnscope.settings import find_data_folder
 from turnscope.views.advice import Figures
 
-VERSION = 1  # count up when a setting has another result on the same session
+VERSION = 2  # count up when a setting has another result on the same session
 _END = ".jsonl"
 
 

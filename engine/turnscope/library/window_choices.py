@@ -14,8 +14,9 @@ from typing import Any
 
 from turnscope.atomic_file import replace_file
 from turnscope.errors import BrokenFile
-from turnscope.pricing.windows import LARGER_WINDOWS, STANDARD_WINDOW, ChosenWindow
+from turnscope.pricing.windows import ChosenWindow
 from turnscope.session.model import Session
+from turnscope.session.window_facts import LARGER_WINDOWS, STANDARD_WINDOW
 from turnscope.settings import find_windows_file
 from turnscope.views.overview import Overview
 

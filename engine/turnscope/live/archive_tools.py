@@ -68,7 +68,7 @@ def list_definitions(policy: Policy) -> Sequence[JSON]:
 def find_turn_conversations(chat: ChatState) -> Iterator[Sequence[Block]]:
     """Yield the conversations that the last answered turn belongs to, newest first, if the policy keeps an archive.
 
-    A conversation may not be over yet: only later silence or another topic ends it. So the model is asked for its metadata
+    A conversation may not be over yet: only later silence or another topic ends it. So the model writes its metadata
     now, and again after it went on. The answer is recorded for exactly these blocks, and the next request looks it up by
     them.
     """

@@ -1,4 +1,4 @@
-"""Attachments of a message: images and text files as blocks, told apart by their content, not by their name.
+"""Attachments of a message: images and text files as blocks, recognised by their content, not by their name.
 
 An image is a block of the Messages API with its bytes in base64. A text file is a text block that names it. Loads nothing.
 """

@@ -20,6 +20,7 @@ from turnscope.live.live_session import LiveSession
 from turnscope.live.provider import Provider
 from turnscope.live.sinks import Sink
 from turnscope.live.tools import Tools
+from turnscope.numbering import format_request
 from turnscope.planning import assemble
 from turnscope.planning.extract import extract
 from turnscope.planning.policy import Policy, load, make_sendable
@@ -139,7 +140,10 @@ def continue_thread(
     origin = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
     origin["answers_from"] = len(base.recorded.answers)
     return threads.create(
-        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **origin}, place=destination
+        title=f"{base.title or base.id} from request {format_request(request)}",
+        base=base,
+        about={**about, **origin},
+        place=destination,
     )
 
 

@@ -7,14 +7,14 @@ thrown away.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from turnscope.errors import ProviderError
-from turnscope.live.provider import Provider, ProviderAnswer, StreamChunk
+from turnscope.live.provider import Provider, ProviderAnswer, StreamChunk, SupportsEmbeddings
 from turnscope.session.destination import Destination
 from turnscope.session.model import JSON
 
@@ -156,6 +156,14 @@ class CancellableProvider:
         """See `Provider`."""
         with self._cancel_on_exit():
             return self.cancellation.call(lambda: self.provider.count_tokens(body))
+
+    def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """See `SupportsEmbeddings`."""
+        provider = self.provider
+        if not isinstance(provider, SupportsEmbeddings):
+            raise ProviderError("this provider has no endpoint for embeddings", hint="Name a model of this machine.")
+        with self._cancel_on_exit():
+            return self.cancellation.call(lambda: provider.embed(model, texts))
 
     def explain_error(self, error: Exception) -> ProviderError:
         """See `Provider`."""

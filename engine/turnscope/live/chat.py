@@ -1,4 +1,4 @@
-"""A live chat: append the prompt, plan the request, send it, stream the answer, append it, tell the sink.
+"""A live chat: append the prompt, plan the request, send it, stream the answer, append it, pass it to the sinks.
 
 Provider, tools and sink are passed in; this module knows no network and no page. `chat_state` holds the state, `request`
 sends one request. This module has the turns, the tool calls, the limits, and what the user changes by hand.
@@ -13,8 +13,6 @@ from functools import partial
 
 from turnscope.envelope import wishes
 from turnscope.envelope.pieces import Decision, Piece
-from turnscope.envelope.plan import Plan
-from turnscope.envelope.rule import Ctx
 from turnscope.errors import TurnscopeError
 from turnscope.live import archive_tools, request_checks, stop_reasons
 from turnscope.live.chat_state import ChatState, Settings
@@ -32,7 +30,6 @@ from turnscope.live.events import (
 from turnscope.live.request import send_request
 from turnscope.live.stream_assembler import repair_text
 from turnscope.planning.assemble import plan_step
-from turnscope.planning.policy import keep_wishes_only
 from turnscope.session.model import JSON, Edit, Request, Span, Usage, WishFact
 
 __all__ = ["Chat", "Settings"]
@@ -77,8 +74,9 @@ class Chat(ChatState):
     def _run_turn(self, over_limit: bool) -> Iterator[Event]:
         start = self.plan.expected_tokens if self.plan else self.preview().expected_tokens
         earlier_calls: list[str] = []
+        spent = self.spent_usd
         for _ in range(MAX_REQUESTS):
-            if reached := None if over_limit else self._check_limits(start):
+            if reached := None if over_limit else self._check_limits(start, spent):
                 yield reached
                 return
             done: Request | None = None
@@ -88,7 +86,7 @@ class Chat(ChatState):
             if done is None:
                 return
             blocks = self.live_session.session.blocks[done.cut : done.stop]
-            if stop := stop_reasons.explain_stop(done, blocks, self.settings.max_tokens):
+            if stop := stop_reasons.explain_stop(done, blocks, self.answer_limit):
                 yield stop
             if done.stop_reason in ("pause_turn", "compaction") and done.stop > done.cut:
                 continue  # the provider paused: it goes on when it is sent its own answer
@@ -122,7 +120,8 @@ class Chat(ChatState):
                 text, failed = self._run_tool(block.name, block.raw.get("input") or {})
             except Exception as error:  # noqa: BLE001 - the model gets the error of a tool as a result, and the turn goes on
                 text, failed = f"the tool failed: {type(error).__name__}", True
-            result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": repair_text(text)}
+            text = repair_text(text)
+            result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": text}
             results.append(result | ({"is_error": True} if failed else {}))
             yield ToolResult(text, failed)
         self.append_message("user", results, "tool")
@@ -134,8 +133,12 @@ class Chat(ChatState):
         run = partial(self.tools.run, name, arguments)
         return self.cancellation.call(run) if self.cancellation else run()
 
-    def _check_limits(self, start: int) -> LimitReached | None:
-        limit, growth = self.settings.spend_limit, self.settings.growth_limit
+    def _check_limits(self, start: int, spent: Decimal) -> LimitReached | None:
+        """Why the next request waits for the user. `start`, `spent`: the prompt and the USD with which the turn began."""
+        limit, growth, most = self.settings.spend_limit, self.settings.growth_limit, self.settings.turn_limit
+        if most is not None and self.spent_usd - spent >= most:
+            why = f"this turn has cost ${self.spent_usd - spent:.2f}; beyond ${most} the chat asks before it goes on"
+            return LimitReached(why, self._estimate_cost())
         if limit is not None and self.spent_usd >= limit:
             usd = self._estimate_cost()
             would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
@@ -153,7 +156,7 @@ class Chat(ChatState):
         first = (
             (Usage(plan.largest_prompt),) if plan.largest_prompt > plan.expected_tokens else ()
         )  # a server-side summary bills its input too
-        usages = (Usage(plan.expected_tokens, output_tokens=n, iterations=first) for n in (0, self.settings.max_tokens))
+        usages = (Usage(plan.expected_tokens, output_tokens=n, iterations=first) for n in (0, self.answer_limit))
         least, most = (self.compute_cost(usage, plan.model) for usage in usages)
         return None if least is None or most is None else (least, most)
 
@@ -176,20 +179,8 @@ class Chat(ChatState):
         if wrong := request_checks.check_destination(self.destination, self.provider, self.settings.model):
             yield TurnFailed(wrong)
             return
-        plan, basis = self._plan_by_hand(), self.live_session.basis
-        ctx = Ctx(
-            session=self.live_session.session,
-            request=plan.request,
-            index=basis.index,
-            ledger=basis.ledger,
-            own=basis.own,
-            previous=self.plan,
-            calibration=plan.calibration,
-            budget=plan.budget,
-            limit=plan.budget.limit,
-            previous_usage=0,
-            prices=basis.prices,
-        )
+        plan = self.plan_by_hand()
+        ctx = self.build_context(plan)
         asking, answers = wishes.condense_by_hand(plan.after, ctx, keep_turns), self.build_answers(force_summaries=True)
         try:
             ask = next(asking)
@@ -208,7 +199,7 @@ class Chat(ChatState):
 
     def list_summaries(self) -> tuple[Piece, ...]:
         """Return the summaries that the next request begins with, in order. The field `by` of each names it."""
-        return wishes.find_summaries(self._plan_by_hand().after)
+        return wishes.find_summaries(self.plan_by_hand().after)
 
     def edit_summary(self, by: int, text: str) -> None:
         """Replace the text of a summary from the next request on.
@@ -221,7 +212,7 @@ class Chat(ChatState):
             TurnscopeError: The summary is no longer in the window.
         """
         self._record_wish(
-            (wishes.edit_summary(wishes.find_summary_of_decision(self._plan_by_hand().after, by), repair_text(text)),)
+            (wishes.edit_summary(wishes.find_summary_of_decision(self.plan_by_hand().after, by), repair_text(text)),)
         )
 
     def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
@@ -235,7 +226,7 @@ class Chat(ChatState):
         Raises:
             TurnscopeError: The summary is no longer in the window.
         """
-        plan = self._plan_by_hand()
+        plan = self.plan_by_hand()
         piece = wishes.find_summary_of_decision(plan.after, by)
         self._record_wish(wishes.undo_summary(plan.after, piece, (*decisions, *plan.decisions)))
 
@@ -250,17 +241,7 @@ class Chat(ChatState):
             TurnscopeError: The summary is no longer in the window.
         """
         self.record_fact(
-            wishes.make_rating(
-                wishes.get_editable_text(wishes.find_summary_of_decision(self._plan_by_hand().after, by)), rating
-            )
-        )
-
-    def _plan_by_hand(self) -> Plan:
-        """Return the plan that the next request starts from: with all wishes of the user, before the policy."""
-        live_session = self.live_session
-        policy = keep_wishes_only(self.settings.policy)
-        return plan_step(
-            self.plan, live_session.session, self.build_request(live_session), policy, live_session.get_policy_basis(policy)
+            wishes.make_rating(wishes.get_editable_text(wishes.find_summary_of_decision(self.plan_by_hand().after, by)), rating)
         )
 
     def _record_wish(self, edits: Sequence[Edit]) -> WishFact:

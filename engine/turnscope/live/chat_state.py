@@ -6,23 +6,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Literal
 
+from turnscope.counting.tokens import count_texts
+from turnscope.envelope.budget import compute_budget
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Ctx
+from turnscope.errors import RuleError
 from turnscope.live import request_checks, request_headers
 from turnscope.live.cancellation import CancellableProvider, Cancellation
 from turnscope.live.live_session import LiveSession
-from turnscope.live.provider import Provider, SupportsHeaders
-from turnscope.live.rule_queries import build_answers
+from turnscope.live.provider import Provider, SupportsConversations, SupportsHeaders
+from turnscope.live.rule_queries import build_answers, request_in_parts
 from turnscope.live.sinks import Sink
 from turnscope.live.stream_assembler import repair_text
 from turnscope.live.tools import Tools
 from turnscope.live.write_retry import WriteQueue
-from turnscope.planning.answers import OFFLINE, Answers, make_answerer
+from turnscope.planning.answers import OFFLINE, Answers, add_answers, make_answerer
+from turnscope.planning.assemble import plan_step
 from turnscope.planning.bodies import Bodies
-from turnscope.planning.policy import Policy, make_sendable
+from turnscope.planning.policy import Policy, apply_model_table, keep_repairs_only, keep_wishes_only, make_sendable
 from turnscope.session.destination import Destination
 from turnscope.session.model import JSON, Answer, AnswerFact, Ask, AskKind, Fact, Request, Usage
+
+DEFAULT_ANSWER = 1_024  # tokens of an answer, where neither settings nor policy say more
+SUMMARY_SHARE = 0.8  # of a model's window that a request for a summary may fill; its tokens are estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +41,13 @@ class Settings:
     Args:
         model: The name of the model.
         policy: What the request carries.
-        max_tokens: The most tokens of an answer.
+        max_tokens: The most tokens of an answer; 0 = the policy's part of the window, or 1,024 if it names none.
         thinking: Whether the model thinks before it answers.
         summary_model: The model that writes summaries; "" = the one that the policy names, or `model`.
         condense: Whether rules may ask a model for summaries.
         count_from_share: Share of the budget from which the provider counts a prompt before it is sent; 0 = never.
         spend_limit: USD of the whole chat. From there on the chat asks before it sends. None = no limit.
+        turn_limit: USD of one turn. From there on the chat asks before it sends another request. None = no limit.
         growth_limit: Tokens by which one turn may grow before the chat asks; 0 = no limit.
         window: The model's window in tokens, if its server or the user gave it; 0 = look it up.
         temperature: None = the model's default. The API allows no other value while the model thinks.
@@ -52,6 +62,7 @@ class Settings:
     condense: bool = True
     count_from_share: float = 0.7
     spend_limit: Decimal | None = None
+    turn_limit: Decimal | None = Decimal(5)
     growth_limit: int = 0
     window: int = 0
     temperature: float | None = None
@@ -124,7 +135,7 @@ class ChatState:
             self.sink.record_message(message, blocks, "complete")
 
     def preview(self, text: str = "") -> Plan:
-        """Plan the next request, as if `text` were said first. Changes nothing."""
+        """Plan the next request, as if `text` were sent first. Changes nothing."""
         return self.preview_after([("user", text)] if text else ())[0]
 
     def preview_after(self, messages: Sequence[tuple[str, str | Sequence[JSON]]]) -> tuple[Plan, LiveSession]:
@@ -141,10 +152,42 @@ class ChatState:
             live_session = LiveSession(live_session.session, live_session.ledger.counter, live_session.prices)
             for role, content in messages:
                 live_session.append_message(role, repair_text(content), origin="prompt" if role == "user" else "answer")
-        answers = make_answerer(live_session.session.recorded.answers.get, {**OFFLINE, **self.preview_answers})
-        return request_checks.plan_request(
-            self.plan, live_session, self.build_request(live_session), self.policy, answers
-        ), live_session
+        answers = make_answerer(live_session.session.recorded.answers.get, add_answers(OFFLINE, self.preview_answers))
+        request = self.build_request(live_session)
+        try:
+            plan = request_checks.plan_request(self.plan, live_session, request, self.policy, answers)
+        except RuleError:  # the request itself falls back to this as well, with less
+            plan = request_checks.plan_request(self.plan, live_session, request, keep_repairs_only(self.policy), answers)
+        return plan, live_session
+
+    def plan_by_hand(self) -> Plan:
+        """Return the plan that the next request starts from: with all wishes of the user, before the policy."""
+        live_session = self.live_session
+        policy = keep_wishes_only(self.settings.policy)
+        return plan_step(
+            self.plan, live_session.session, self.build_request(live_session), policy, live_session.get_policy_basis(policy)
+        )
+
+    def build_context(self, plan: Plan) -> Ctx:
+        """Return what is known of the next request, for what a person changes by hand.
+
+        Args:
+            plan: Its plan before the policy (`plan_by_hand`).
+        """
+        basis = self.live_session.basis
+        return Ctx(
+            session=self.live_session.session,
+            request=plan.request,
+            index=basis.index,
+            ledger=basis.ledger,
+            own=basis.own,
+            previous=self.plan,
+            calibration=plan.calibration,
+            budget=plan.budget,
+            limit=plan.budget.limit,
+            previous_usage=0,
+            prices=basis.prices,
+        )
 
     @property
     def policy(self) -> Policy:
@@ -157,11 +200,23 @@ class ChatState:
         provider = self.provider
         if isinstance(provider, SupportsHeaders):
             provider = provider.with_headers(request_headers.build_headers(self.live_session.session))
+        if isinstance(provider, SupportsConversations):
+            provider = provider.with_conversation(request_headers.build_cache_key(self.live_session.session))
         return CancellableProvider(provider, self.cancellation) if self.cancellation else provider
+
+    @property
+    def answer_limit(self) -> int:
+        """The most tokens of the next answer. Where none is set, a policy that splits the window says it: 40 % of it, say."""
+        if self.settings.max_tokens:
+            return self.settings.max_tokens
+        facts = self.live_session.prices.find_facts(self.settings.model)
+        policy, _ = apply_model_table(self.policy, self.settings.model, facts.name)
+        part = compute_budget(policy.budget, self.settings.window or facts.window).max_output
+        return min(part or DEFAULT_ANSWER, facts.max_output or part or DEFAULT_ANSWER)
 
     def build_request(self, live_session: LiveSession) -> Request:
         """Build the next request of a session with the settings in force."""
-        settings: dict[str, JSON] = {"max_tokens": self.settings.max_tokens}
+        settings: dict[str, JSON] = {"max_tokens": self.answer_limit}
         if self.settings.cache:
             longer = {"ttl": self.settings.cache} if self.settings.cache != "5m" else {}
             settings["cache_control"] = {"type": "ephemeral", **longer}
@@ -188,10 +243,28 @@ class ChatState:
         summaries = settings.summary_model or settings.model if settings.condense or force_summaries else ""
         shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
         chosen = bool(settings.summary_model)
-        answers = dict(build_answers(self.active_provider, settings.model, summaries, shared, chosen_by_user=chosen))
-        answers |= self.injected_answers
+        answers = dict(
+            build_answers(
+                self.active_provider,
+                settings.model,
+                summaries,
+                shared,
+                chosen_by_user=chosen,
+                in_parts=partial(self._ask_in_parts, summaries),
+            )
+        )
+        answers = add_answers(answers, self.injected_answers)
         answers |= {"recall": self.recall_answers} if self.recall_answers else {}
         return make_answerer(find_recorded, answers, self.record_answer)
+
+    def _ask_in_parts(self, model: str, ask_one: Answers, ask: Ask) -> Answer:
+        """Ask a model for a summary in as many requests as its window needs."""
+        own = self.settings.window if model == self.settings.model else 0
+        window = own or self.live_session.prices.find_facts(model).window
+        if not window:
+            return ask_one(ask)
+        room = round(SUMMARY_SHARE * window) - (ask.max_tokens or 1_000)
+        return request_in_parts(ask_one, room, lambda text: count_texts([text], self.live_session.ledger.counter)[0], ask)
 
     def record_answer(self, ask: Ask, answer: Answer) -> None:
         """Record the answer to a rule query, and add its cost.

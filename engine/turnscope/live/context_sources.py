@@ -1,8 +1,8 @@
 """Context for a question from one folder: rule files, the workspace, and the files, trees and searches that the question names.
 
 A question names them as `@file path` or `@path/with.ending`, `@tree folder`, `@search words`. Pages and issues are texts
-that the user pasted. Only files below the folder are read, and no network is used: `search` brings web results and
-documents.
+that the user pasted. Only files below the folder are read, and no network is used: documents are the parts of its files that
+have to do with the question, and `search` brings web results.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from turnscope.envelope.context_items import LONGEST, RULE_FILES, ContextItem, Kind
+from turnscope.envelope.relevance import rank_texts
 from turnscope.live.tools import Toolbox
 from turnscope.session.model import Answer, Ask
 
@@ -23,6 +24,7 @@ _TREE = re.compile(r"@tree(?:\s+([\w./-]+))?")
 _SEARCH = re.compile(r"@search\s+[\"'`]?([^\"'`\n]+)")
 TREE_DEPTH = 2  # levels of folders that a tree shows
 MAX_NAMES = 120  # of a tree
+PASSAGE, MAX_PASSAGES, MAX_FILES = 1_200, 8, 400  # characters of a passage; passages of a question; files that are searched
 
 ContextSearch = Callable[[Kind, str], Sequence[ContextItem]]
 """Searches for web results or documents: from the kind and the question to items."""
@@ -53,7 +55,9 @@ class ContextSources:
         yield from (one for one in self.pasted if one.kind == kind)
         if kind in ("web", "document"):
             yield from self.search(kind, question) if self.search else ()
-        elif self.folder is not None and self.folder.is_dir():
+        if kind == "document" and self.folder is not None and self.folder.is_dir():
+            yield from find_documents(self.folder, question)
+        elif kind != "web" and self.folder is not None and self.folder.is_dir():
             yield from self._find_in_folder(Toolbox(self.folder), self.folder, kind, question)
 
     def _find_in_folder(self, box: Toolbox, folder: Path, kind: Kind, question: str) -> Iterator[ContextItem]:
@@ -74,6 +78,43 @@ class ContextSources:
             for words in dict.fromkeys(_SEARCH.findall(question)):
                 text, _ = box.run("search_files", {"query": words.strip()})
                 yield ContextItem(kind, words.strip(), text[:LONGEST])
+
+
+def find_documents(folder: Path, question: str) -> Iterator[ContextItem]:
+    """Yield the parts of the folder's files that have to do with a question, the nearest first (by BM25 over words).
+
+    Args:
+        folder: The folder; hidden files, links and folders that hold no sources are left out.
+        question: The question.
+    """
+    passages = [(name, part) for name, text in _read_texts(folder) for part in _split_text(text)]
+    for number in rank_texts(question, [f"{name} {part}" for name, part in passages])[:MAX_PASSAGES]:
+        yield ContextItem("document", *passages[number])
+
+
+def _read_texts(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and text of the folder's text files, up to a limit of files and of characters each."""
+    read = 0
+    for name, data in Toolbox(folder).read_files():
+        text = "" if Path(name).name.startswith(".") or b"\x00" in data[:4096] else data.decode("utf-8", "replace")
+        if text.strip():
+            read += 1
+            yield name, text[:LONGEST]
+        if read >= MAX_FILES:
+            return
+
+
+def _split_text(text: str) -> Iterator[str]:
+    """Yield a text in passages of whole lines."""
+    held, size = list[str](), 0
+    for line in text.splitlines():
+        if held and size + len(line) > PASSAGE:
+            yield "\n".join(held)
+            held, size = [], 0
+        held.append(line)
+        size += len(line) + 1
+    if any(line.strip() for line in held):
+        yield "\n".join(held)
 
 
 def _read_rule_files(box: Toolbox, folder: Path, name: str) -> Iterator[ContextItem]:

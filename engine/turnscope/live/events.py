@@ -72,6 +72,12 @@ class WindowAssumed(Struct, frozen=True):
     window: int
 
 
+class FellBack(Struct, frozen=True):
+    """The policy left nothing that can be sent, so the newest turns are sent without it. `what` says why, and what is left."""
+
+    what: str
+
+
 class WriteFailed(Struct, frozen=True):
     """A message or request could not be stored. It waits in memory, and the write is tried again."""
 
@@ -111,13 +117,14 @@ class AnswerInterrupted(Struct, frozen=True):
 
 
 class SummaryStarted(Struct, frozen=True):
-    """The user asked for a summary. `QueryAnswered` and `WishFact` follow, or `TurnFailed`."""
+    """The user requested a summary. `QueryAnswered` and `WishFact` follow, or `TurnFailed`."""
 
 
 Event = (
     QueryAnswered
     | RequestPlanned
     | WindowAssumed
+    | FellBack
     | TextDelta
     | ThinkingDelta
     | RequestDone

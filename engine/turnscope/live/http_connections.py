@@ -1,12 +1,59 @@
-"""The open connections of one HTTP client. Closing them wakes up a thread that waits for an answer."""
+"""The open connections of one HTTP client. Closing them wakes up a thread that waits for an answer.
+
+And what a provider's client may send: to an address that a user typed, nothing but the request and the key typed for it.
+"""
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from weakref import WeakSet
+
+import httpx2
+
+from turnscope.live import request_headers
+from turnscope.live.bounded_transport import BoundedTransport
+
+_ALLOWED_HEADERS = re.compile(
+    "host|accept|accept-encoding|connection|content-type|content-length|transfer-encoding|user-agent|authorization"
+    "|anthropic-(?:version|beta)|x-stainless-.*|idempotency-key",
+    re.IGNORECASE,
+)
+
+
+def list_client_options(connections: HttpConnections, key_headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the options of an SDK's HTTP client. Redirects are not followed.
+
+    Args:
+        connections: Watches the client's connections.
+        key_headers: The headers with the key for an address that a user typed: no other header of the environment is sent
+            there, no proxy of the environment is used, and its answers have limits. None = a vendor's own API.
+    """
+    hooks = [connections.watch_request, *(() if key_headers is None else (partial(_strip_headers, key_headers),))]
+    direct = {} if key_headers is None else dict.fromkeys(("all://", "http://", "https://"))  # SDKs look for proxies themselves
+    options = {
+        "follow_redirects": False,
+        "trust_env": key_headers is None,
+        "event_hooks": {"request": hooks},
+        "mounts": direct,
+    }
+    if key_headers is not None:  # with a transport of ours, the client would use no proxy of the environment
+        options["transport"] = BoundedTransport(httpx2.HTTPTransport(trust_env=False))
+    return options
+
+
+def _strip_headers(key_headers: Mapping[str, str], request: Any) -> None:
+    """Remove all headers that are not of the API or of the conversation, and set the key."""
+    ours = {name.lower() for name in request_headers.list_header_names()}
+    for name in [name for name in request.headers if not _ALLOWED_HEADERS.fullmatch(name) and name.lower() not in ours]:
+        del request.headers[name]
+    for name, value in key_headers.items():
+        request.headers[name] = value
 
 
 class HttpConnections:

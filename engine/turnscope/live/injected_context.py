@@ -106,7 +106,7 @@ def attach_preview(chat: Chat, context: InjectedContext) -> None:
 def add_post_turn_queries(
     context: InjectedContext, turn: Callable[[Chat], Generator[Event]]
 ) -> Callable[[Chat], Generator[Event]]:
-    """Return a turn after which a model is asked for facts and metadata, if the context allows it.
+    """Return a turn after which a model is called for facts and metadata, if the context allows it.
 
     Args:
         context: What is injected into the chat.
@@ -159,7 +159,7 @@ def accept_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
     """
     chat.record_fact(make_rating(fact.text, "up"))
     if memories:
-        memories.add(fact.text, fact.owner, f"{chat.live_session.session.id} {fact.source}", fact.said, "long")
+        memories.add(fact.text, fact.owner, f"{chat.live_session.session.id} {fact.source}", fact.day, "long")
 
 
 def list_notes(chat: Chat) -> Sequence[tuple[str, str, str]]:

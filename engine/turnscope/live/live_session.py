@@ -99,7 +99,7 @@ class LiveSession:
         """Build the next request, with its number, turn and cut. `append_request` adds it to the session.
 
         Args:
-            fields: Further fields of `Request`, such as its model and settings.
+            **fields: Further fields of `Request`, such as its model and settings.
         """
         at, turn = self._timeline.end, max(0, self._timeline.turn)
         return Request(n=len(self._requests), turn=turn, cut=at, stop=at, **fields)
@@ -129,6 +129,11 @@ class LiveSession:
     def record_fact(self, fact: Fact) -> None:
         """Record a fact."""
         self._facts = add_facts(self._facts, fact)
+        self._session = None
+
+    def restore_facts(self, facts: RecordedFacts) -> None:
+        """Go back to the facts of an earlier moment."""
+        self._facts = facts
         self._session = None
 
     @property

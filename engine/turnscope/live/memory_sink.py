@@ -45,7 +45,7 @@ class MemorySink:
             if fact.id not in names or fact.tier == "short":
                 continue
             try:
-                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.said, fact.tier)
+                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.day, fact.tier)
             except StorageError:
                 raise
             except TurnscopeError:

@@ -1,7 +1,7 @@
-"""What a chat's model is asked after a turn: facts, and metadata of its conversation. Never before a request.
+"""Questions to a chat's model after a turn: facts, and metadata of its conversation. Never before a request.
 
-Each answer is recorded, so the next request and every replay find it. After a turn that failed nothing is asked. If the user
-stops, the rest is not asked.
+Each answer is recorded, so the next request and every replay find it. After a turn that failed no question is sent. If the user
+stops, the rest is not sent.
 """
 
 from __future__ import annotations

@@ -1,39 +1,37 @@
 """The protocol of a provider, and Anthropic's SDK behind it. No other module of the engine imports that SDK.
 
-Request bodies have the form of the Messages API. Checked with anthropic 2.12 (`messages.stream`, error classes).
+Request bodies have the form of the Messages API, whatever the provider; `forms` has them in the forms of other APIs.
+Checked with anthropic 2.12 (`messages.stream`, error classes).
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from inspect import signature
+from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import anthropic
 from msgspec import Struct
 
 from turnscope.errors import ProviderError, TurnscopeError
-from turnscope.live import provider_errors, request_headers, stream_assembler
+from turnscope.live import bounded_transport, provider_errors, stream_assembler
 from turnscope.live.betas import list_betas
 from turnscope.live.events import TextDelta, ThinkingDelta
-from turnscope.live.http_connections import HttpConnections
+from turnscope.live.forms.shared import strip_foreign
+from turnscope.live.http_connections import HttpConnections, list_client_options
 from turnscope.live.secrets import register_key, scrub, scrub_logs
 from turnscope.live.stream_assembler import StreamAssembler
 from turnscope.session.destination import Destination, parse_origin
 from turnscope.session.model import JSON, AppliedEdit, Usage
 
 ANTHROPIC_URL = "https://api.anthropic.com"
+EVENTS_PER_TOKEN, MORE_EVENTS = 4, 20_000  # an event brings a token at least; some servers send single letters, and pings
 _COUNT_FIELDS = ("messages", "system", "tools", "thinking", "model", "context_management")  # what `count_tokens` takes
-_ALLOWED_HEADERS = re.compile(
-    "host|accept|accept-encoding|connection|content-type|content-length|transfer-encoding|user-agent|authorization"
-    "|anthropic-(?:version|beta)|x-stainless-.*|idempotency-key",
-    re.IGNORECASE,
-)
 
 
 class ProviderAnswer(Struct, frozen=True):
@@ -86,6 +84,31 @@ class SupportsHeaders(Protocol):
 
     def with_headers(self, headers: Mapping[str, str]) -> Provider:
         """Return the same provider, which sends these headers with each request."""
+
+
+@runtime_checkable
+class SupportsConversations(Protocol):
+    """A provider whose prompt cache wants to know which requests belong together."""
+
+    def with_conversation(self, key: str) -> Provider:
+        """Return the same provider for the requests of one conversation.
+
+        Args:
+            key: Names the conversation. It says nothing about its content.
+        """
+
+
+@runtime_checkable
+class SupportsEmbeddings(Protocol):
+    """A provider that turns texts into vectors, so that they can be compared by meaning."""
+
+    def embed(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector for each text.
+
+        Args:
+            model: The model that makes the vectors.
+            texts: The texts.
+        """
 
 
 @contextmanager
@@ -155,19 +178,20 @@ class AnthropicProvider:
             self.connections.start_call()
             try:
                 answer = stack.enter_context(create(**self._build_arguments(body), stream=True))
-            except UnicodeEncodeError:  # half a surrogate pair, from an imported session
+            except ValueError:  # half a surrogate pair or a number that JSON does not have, from an imported session
                 answer = stack.enter_context(create(**self._build_arguments(stream_assembler.repair_text(body)), stream=True))
-            yield _read_chunks(answer.http_response, _get_max_tokens(body))
+            yield _read_chunks(answer.http_response, get_max_tokens(body))
 
     def complete(self, body: Mapping[str, JSON]) -> ProviderAnswer:
         """See `Provider`."""
-        create = self.client.messages.with_raw_response.create
+        create = self.client.messages.with_streaming_response.create
         self.connections.start_call()
-        try:
-            answer = create(**self._build_arguments(body))
-        except UnicodeEncodeError:
-            answer = create(**self._build_arguments(stream_assembler.repair_text(body)))
-        return _parse_answer(answer.http_response.text, _get_max_tokens(body))
+        with ExitStack() as stack:
+            try:
+                answer = stack.enter_context(create(**self._build_arguments(body)))
+            except ValueError:
+                answer = stack.enter_context(create(**self._build_arguments(stream_assembler.repair_text(body))))
+            return _parse_answer(answer.http_response.read().decode("utf-8", "replace"), get_max_tokens(body))
 
     def count_tokens(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
@@ -176,7 +200,8 @@ class AnthropicProvider:
         )
         self.connections.start_call()
         try:
-            answer = json.loads(self.client.messages.with_raw_response.count_tokens(**arguments).http_response.text)
+            with self.client.messages.with_streaming_response.count_tokens(**arguments) as counted:
+                answer = json.loads(counted.http_response.read())
         except anthropic.APIStatusError as error:
             if error.status_code in (404, 405, 501):  # the server has no such endpoint
                 return None
@@ -187,8 +212,10 @@ class AnthropicProvider:
     def _build_arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
         """Return a body as arguments of the SDK.
 
-        Fields that the SDK does not know go into `extra_body`, beta features into a header.
+        Fields that the SDK does not know go into `extra_body`, beta features into a header. What belongs to other providers
+        is left out.
         """
+        body = strip_foreign(body)
         known = {name: value for name, value in body.items() if name in _list_sdk_parameters()}
         more = {name: value for name, value in body.items() if name not in known}
         head = ",".join(list_betas(body))
@@ -225,7 +252,7 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
         kind: The kind of the destination: offline, anthropic or server.
 
     Raises:
-        TurnscopeError: There is no key.
+        TurnscopeError: There is no key, or the address is none.
     """
     hint = "Type one in the settings; it stays in memory."
     ours = parse_origin(url) == parse_origin(ANTHROPIC_URL)
@@ -234,11 +261,8 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     register_key(key)
     base = url.rstrip("/").removesuffix("/v1")  # the SDK adds /v1; OpenAI's clients do not
     connections = HttpConnections()
-    hooks: dict[str, list[Callable[..., Any]]] = {
-        "request": [connections.watch_request, *(() if ours else (partial(_strip_headers, key),))]
-    }
-    direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
-    http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
+    options = list_client_options(connections, None if ours else {"authorization": f"Bearer {key}"})
+    http = anthropic.DefaultHttpxClient(**options)
     try:
         client = anthropic.Anthropic(
             api_key=key or None, base_url=base, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False
@@ -253,34 +277,52 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     return AnthropicProvider(client, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
 
 
-def _strip_headers(key: str, request: Any) -> None:
-    """Remove all headers that are not of the Messages API or of the conversation, and set the key. For typed addresses."""
-    ours = {name.lower() for name in request_headers.list_header_names()}
-    for name in [name for name in request.headers if not _ALLOWED_HEADERS.fullmatch(name) and name.lower() not in ours]:
-        del request.headers[name]
-    request.headers["authorization"] = f"Bearer {key}"
-
-
 @cache
 def _list_sdk_parameters() -> frozenset[str]:
     return frozenset(signature(anthropic.resources.Messages.create).parameters)
 
 
-def _get_max_tokens(body: Mapping[str, JSON]) -> int:
+def get_max_tokens(body: Mapping[str, JSON]) -> int:
+    """Return the limit of the answer in tokens; 0 where the body has none."""
     most = body.get("max_tokens")
     return most if isinstance(most, int) else 0
 
 
 def _read_chunks(answer: Any, max_tokens: int) -> Iterator[StreamChunk]:
-    if any(kind in answer.headers.get("content-type", "") for kind in ("json", "html")):  # any other type is read as a stream
-        whole = _parse_answer(answer.read().decode("utf-8", "replace"), max_tokens)
-        yield from (TextDelta(block["text"], n) for n, block in enumerate(whole.content) if block.get("type") == "text")
-        yield whole
+    if is_whole(answer):
+        yield from split_answer(_parse_answer(answer.read().decode("utf-8", "replace"), max_tokens))
         return
+    yield from assemble_chunks(map(parse_event, read_events(answer)), max_tokens)
+
+
+def is_whole(answer: Any) -> bool:
+    """Return whether a server sent its answer at once, or a page. Any other type of content is read as a stream."""
+    return any(kind in answer.headers.get("content-type", "") for kind in ("json", "html"))
+
+
+def read_events(answer: Any) -> Iterator[Any]:
+    """Yield the server-sent events of an HTTP answer, before any of them is parsed."""
+    return anthropic.Stream.raw_events(answer)
+
+
+def split_answer(whole: ProviderAnswer) -> Iterator[StreamChunk]:
+    """Yield an answer that came at once as the parts of a stream."""
+    yield from (TextDelta(block["text"], n) for n, block in enumerate(whole.content) if block.get("type") == "text")
+    yield whole
+
+
+def assemble_chunks(events: Iterator[JSON], max_tokens: int) -> Iterator[StreamChunk]:
+    """Yield the parts of an answer from the events of a Messages API stream.
+
+    Args:
+        events: The events.
+        max_tokens: The request's limit of the answer.
+    """
     assembler, failed, started = StreamAssembler(), None, False
     try:
-        for sse in anthropic.Stream.raw_events(answer):
-            yield from assembler.add_event(_parse_event(sse))
+        for event in _limit_events(events, EVENTS_PER_TOKEN * max_tokens + MORE_EVENTS):
+            is_part = isinstance(event, Mapping) and event.get("type") == "content_block_delta"  # a key may come in many parts
+            yield from assembler.add_event(event if is_part else scrub(event))
             if assembler.raw_usage and not started:
                 started = True
                 yield AnswerStart(assembler.id, assembler.usage)
@@ -290,15 +332,31 @@ def _read_chunks(answer: Any, max_tokens: int) -> Iterator[StreamChunk]:
         failed = error
     yield from assembler.flush()
     if assembler.is_complete or assembler.stop_reason:
-        content = assembler.content
-        calls = any(block.get("type") == "tool_use" for block in content)
-        reason = stream_assembler.find_stop_reason(assembler, max_tokens) or ("tool_use" if calls else "end_turn")
-        yield ProviderAnswer(content, reason, assembler.usage, assembler.id, assembler.applied)
+        yield finish_answer(assembler, max_tokens)
     elif failed:
         raise failed
 
 
-def _parse_event(sse: Any) -> JSON:
+def _limit_events(events: Iterator[JSON], most: int) -> Iterator[JSON]:
+    yield from islice(events, most)
+    if next(events, None):
+        raise ProviderError(f"the answer has more than {most:,} events and was left", hint=bounded_transport.HINT)
+
+
+def finish_answer(assembler: StreamAssembler, max_tokens: int) -> ProviderAnswer:
+    """Return the whole answer.
+
+    Args:
+        assembler: The assembled answer.
+        max_tokens: The request's limit of the answer.
+    """
+    content = assembler.content
+    calls = any(block.get("type") == "tool_use" for block in content)
+    reason = stream_assembler.find_stop_reason(assembler, max_tokens) or ("tool_use" if calls else "end_turn")
+    return ProviderAnswer(content, reason, assembler.usage, assembler.id, assembler.applied)
+
+
+def parse_event(sse: Any) -> JSON:
     """Return the value of a server-sent event. Raise a `ProviderError` if it is an error, or no JSON."""
     text = sse.data.strip()
     if not text or text == "[DONE]":

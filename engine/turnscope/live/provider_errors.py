@@ -14,11 +14,12 @@ from turnscope.errors import ProviderError
 from turnscope.live.secrets import scrub
 
 MAX_CHARS = 400  # characters of a provider's message that are shown
+MAX_BODY = 50_000  # characters of an error's body that are read
 MAX_DIGITS = 12  # digits of a number of tokens; a longer one is not believed
 _HINTS = {
     401: "Check the API key; it is kept in memory only.",
     403: "Check the API key and what it may do; it is kept in memory only.",
-    404: "Check the address, where /v1/messages must be served, and the model's name.",
+    404: "Check the address, where {path} must be served, and the model's name.",
     413: "The request is larger than the provider takes; let the policy cut more, or shorten the message.",
     429: "Wait a little, or choose another model.",
     529: "The provider is overloaded; send again in a moment.",
@@ -27,7 +28,7 @@ _RETRY_HINT = "Change the request, or send it again."
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _HTML = re.compile(r"^\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 # (pattern of the message, its group with the prompt's tokens, its group with the window), in this order: Anthropic; OpenAI and
-# vLLM; LM Studio; llama.cpp; Ollama. Group 0 = the message does not say.
+# vLLM; LM Studio; llama.cpp; Ollama; Gemini. Group 0 = the message does not say.
 _TOO_LONG_PATTERNS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), tokens, window)
     for pattern, tokens, window in (
@@ -44,6 +45,7 @@ _TOO_LONG_PATTERNS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
         (r"exceeds? the available context size|exceed_context_size_error", 0, 0),
         (r"input length.{0,20}exceeds.{0,20}(?:maximum )?context length", 0, 0),
         (r"prompt (?:is )?too long|context (?:length|window|size) (?:was |is )?exceeded|model_context_window_exceeded", 0, 0),
+        (r"input token count (?:\((\d+)\) )?exceeds the maximum number of tokens allowed \((\d+)\)", 1, 2),
         (r"too many tokens in (?:the )?(?:prompt|request)", 0, 0),
     )
 )
@@ -66,19 +68,20 @@ def parse_too_long(text: str) -> tuple[bool, int, int]:
 
 def _parse_tokens(found: re.Match[str], group: int) -> int:
     """Return the number that a group of a match holds; 0 if it holds none, or one that is too long to be true."""
-    digits = found[group] if group else ""
+    digits = (found[group] or "") if group else ""
     return int(digits) if 0 < len(digits) <= MAX_DIGITS else 0
 
 
-def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderError:
+def explain_refusal(status: int, text: str, redirect_url: str = "", path: str = "/v1/messages") -> ProviderError:
     """Explain an error response of a provider.
 
     Args:
         status: The HTTP status. 200 = the error came as an event of a stream.
         text: The body of the response.
         redirect_url: The address that a redirect points to.
+        path: Where the API is served.
     """
-    text = scrub(text)
+    text = scrub(text[:MAX_BODY])
     long, tokens, window = parse_too_long(text)
     if 300 <= status < 400:
         to = f" to {scrub(redirect_url)[:MAX_CHARS]}" if redirect_url else ""
@@ -86,9 +89,10 @@ def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderE
         return ProviderError(f"the server redirects{to}: redirects are not followed", hint=hint)
     what = extract_message(text)
     about = "the provider broke off its answer" if status == 200 else f"the provider answered {status}"
+    hint = _HINTS.get(status, _RETRY_HINT if status < 500 else "The server failed; send again in a moment.")
     return ProviderError(
         f"{about}: {what}" if what else about,
-        hint=_HINTS.get(status, _RETRY_HINT if status < 500 else "The server failed; send again in a moment."),
+        hint=hint.format(path=path),
         too_long=long or status == 413,
         tokens=tokens,
         window=window,
@@ -136,6 +140,8 @@ def explain_failure(error: Exception, seconds: float, host: str) -> ProviderErro
     hint = "Nothing was lost; send again."
     names = {kind.__name__ for kind in type(error).__mro__}
     cause = error.__cause__ or error.__context__
+    if isinstance(cause, ProviderError):
+        return cause
     names |= {kind.__name__ for kind in type(cause).__mro__} if cause else set()
     if names & {"APITimeoutError", "TimeoutException", "TimeoutError"}:
         return ProviderError(f"no answer: {host} was silent for {seconds:,.0f} seconds", hint=hint)

@@ -13,8 +13,8 @@ from msgspec import structs
 
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded, Status, build_partial_answer
-from turnscope.errors import ProviderError, TurnscopeError
-from turnscope.live import request_checks
+from turnscope.errors import ProviderError, RuleError, TurnscopeError
+from turnscope.live import fall_back, request_checks
 from turnscope.live.chat_state import ChatState
 from turnscope.live.events import (
     AnswerInterrupted,
@@ -40,12 +40,16 @@ def send_request(chat: ChatState) -> Iterator[Event]:
         yield TurnFailed(wrong)
         return
     request = chat.build_request(chat.live_session)
-    plan = _plan(chat, request)
+    try:
+        plan, fell_back = fall_back.plan_sendable(chat, lambda: _plan(chat, request))
+    except TurnscopeError as error:  # of a rule, and nothing can be sent without the policy either
+        yield TurnFailed(error)
+        return
+    if fell_back:
+        yield fell_back
     yield from (QueryAnswered(ask, answer) for ask, answer in plan.asks if ask.kind != "expect")
-    if not plan.budget.known and plan.model not in chat.assumed_window_models:
-        chat.assumed_window_models.add(plan.model)
-        yield WindowAssumed(plan.model, plan.budget.window)
-    for attempt in (1, 2):
+    yield from _report_assumed_window(chat, plan)
+    for attempt in (1, 2, 3):
         yield RequestPlanned(plan)
         if refused := request_checks.check_window(plan, chat.live_session.session, chat.live_session.ledger):
             _end(chat, plan, "refused", ProviderAnswer(stop_reason="refused"), attempts=attempt - 1, error=refused)
@@ -64,6 +68,9 @@ def send_request(chat: ChatState) -> Iterator[Event]:
             return
         except ProviderError as error:
             again = _plan_smaller(chat, plan, error) if attempt == 1 else None
+            if again is None and attempt < 3 and error.too_long:
+                again, fell_back = fall_back.plan_without_policy(chat, plan, error)
+                yield from [fell_back] if fell_back else []
             if again is None:
                 _end(chat, plan, "failed", ProviderAnswer(stop_reason="error"), attempts=attempt, error=error)
                 yield TurnFailed(error)
@@ -71,6 +78,13 @@ def send_request(chat: ChatState) -> Iterator[Event]:
             plan = again
         else:
             return
+
+
+def _report_assumed_window(chat: ChatState, plan: Plan) -> Iterator[WindowAssumed]:
+    """Report once for each model that its window is not known."""
+    if not plan.budget.known and plan.model not in chat.assumed_window_models:
+        chat.assumed_window_models.add(plan.model)
+        yield WindowAssumed(plan.model, plan.budget.window)
 
 
 def _record_start(chat: ChatState, plan: Plan) -> None:
@@ -107,7 +121,10 @@ def _plan_smaller(chat: ChatState, plan: Plan, error: ProviderError) -> Plan | N
     request = plan.request
     if error.window and not plan.budget.known:  # the window that the server names replaces the assumed one
         request = structs.replace(request, window=error.window)
-    again = _step(chat, request)
+    try:
+        again = _step(chat, request)
+    except RuleError:
+        return None
     return again if request_checks.is_worth_retry(again, plan) else None
 
 

@@ -26,6 +26,7 @@ from turnscope.errors import (
 from turnscope.live import attachments
 from turnscope.live.live_session import LiveSession
 from turnscope.live.provider import Provider, translate_errors
+from turnscope.numbering import format_turn
 from turnscope.planning import refusals
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import plan_step
@@ -209,7 +210,11 @@ def _find_oversized_message(plan: Plan, session: Session, ledger: Ledger, answer
     message = session.messages[number]
     newest = all(later.role != "user" for later in session.messages[number + 1 :])
     kind = "answer" if message.role == "assistant" else "message"
-    which = "The newest message" if newest and kind == "message" else f"The {kind} of turn {session.blocks[message.start].turn}"
+    which = (
+        "The newest message"
+        if newest and kind == "message"
+        else f"The {kind} of turn {format_turn(session.blocks[message.start].turn)}"
+    )
     return number, f"{'A tool result' if message.origin == 'tool' else which} ({round(size):,} tokens)"
 
 
@@ -240,7 +245,8 @@ def check_body(
         bodies: Checks only what changed since the last body.
         destination: The server; None = the Anthropic API.
     """
-    rules = refusals.find_judge(model, prices) or PAIRS_ONLY if destination and destination.kind == "server" else ALL_RULES
+    other = destination is not None and not destination.is_anthropic
+    rules = refusals.find_judge(model, prices) or PAIRS_ONLY if other else ALL_RULES
     if wrong := refusals.select_refused(bodies.lint(body, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
     large = attachments.find_oversized_image(body["messages"]) if rules == ALL_RULES else None

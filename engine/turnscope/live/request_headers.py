@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 
 from turnscope import settings
 from turnscope.session.model import Session
@@ -23,6 +24,12 @@ def build_headers(session: Session) -> Mapping[str, str]:
     path = "".join(f"/{_sanitize_id(id)}" for id in (above, session.id) if id)
     first = _sanitize_id(above or session.id) if len(list_header_names()) > 1 else _sanitize_id(session.id)
     return dict(zip(list_header_names(), (first, path), strict=False))
+
+
+def build_cache_key(session: Session) -> str:
+    """Return what names the conversation for a prompt cache. A branch shares the key of the session that it left."""
+    above = str(session.parent or session.about.get("from") or "") or session.id
+    return blake2b(above.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _sanitize_id(id: str) -> str:

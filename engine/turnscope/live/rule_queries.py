@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from msgspec import structs
+
 from turnscope.errors import ProviderError
-from turnscope.live.provider import Provider, translate_errors
+from turnscope.live.provider import Provider, SupportsEmbeddings, translate_errors
 from turnscope.planning.answers import Answers, summarise_offline
+from turnscope.planning.reranking import AT_PROVIDER, compare_texts, rerank_texts
 from turnscope.session.content import dumps
-from turnscope.session.model import JSON, Answer, Ask, AskKind
+from turnscope.session.model import JSON, Answer, Ask, AskKind, Usage
+
+OVERHEAD = 200  # tokens of a request for a summary around its text
+_SPEAKER = re.compile(r"^(?:user|assistant|tool|summary|system): ", re.MULTILINE)
 
 
 def build_answers(
@@ -19,6 +26,7 @@ def build_answers(
     settings: Mapping[str, JSON] | None = None,
     *,
     chosen_by_user: bool = True,
+    in_parts: Callable[[Answers, Ask], Answer] | None = None,
 ) -> Mapping[AskKind, Answers]:
     """Return who answers each kind of rule query.
 
@@ -27,15 +35,16 @@ def build_answers(
         model: The chat's model.
         summary_model: The model that writes summaries; "" switches summaries off.
         settings: Request settings of the chat that a compaction on demand shares, such as `thinking`.
+        in_parts: Asks for a summary in several requests if its text is larger than the window; None = always in one.
         chosen_by_user: True if a person chose `summary_model`. Otherwise the model that a policy names comes first.
     """
+    ask_one = partial(request_summary if chosen_by_user else request_policy_summary, provider, summary_model)
     return {
-        "summary": partial(request_summary if chosen_by_user else request_policy_summary, provider, summary_model)
-        if summary_model
-        else _refuse_summary,
+        "summary": (partial(in_parts, ask_one) if in_parts else ask_one) if summary_model else _refuse_summary,
         "compact": partial(request_compaction, provider, model, settings or {}) if summary_model else _refuse_summary,
         "expect": summarise_offline,
         "count": partial(request_count, provider, model),
+        "rank": partial(request_ranking, provider),
     }
 
 
@@ -74,6 +83,48 @@ def request_policy_summary(provider: Provider, model: str, ask: Ask) -> Answer:
     """
     answer = request_summary(provider, ask.model or model, ask)
     return request_summary(provider, model, ask) if answer.failed and ask.model not in ("", model) else answer
+
+
+def request_in_parts(ask_one: Answers, room: int, count: Callable[[str], int], ask: Ask) -> Answer:
+    """Ask for a summary of a text that is larger than the window, part by part: each request reads the summary so far.
+
+    Args:
+        ask_one: Asks for one summary.
+        room: Tokens that the prompt of one request may have.
+        count: Counts the tokens of a text.
+        ask: The query.
+
+    Returns:
+        The last summary, billed for all requests; the first answer that failed.
+    """
+    room -= count(ask.prompt) + OVERHEAD
+    if room <= 0 or (size := count(ask.content)) <= room:
+        return ask_one(ask)
+    most = max(1, room - (ask.max_tokens or 1_000))
+    parts = _split_text(ask.content, max(1, len(ask.content) * most // size))
+    answer, usages, speaker = Answer(), list[Usage](), ""
+    for part in parts:
+        going_on = "" if _SPEAKER.match(part) else speaker
+        content = f"summary: {answer.text}\n\n{going_on}{part}" if answer.text else part
+        speaker = next(reversed(_SPEAKER.findall(part)), speaker)
+        answer = ask_one(structs.replace(ask, content=content))
+        usages += answer.usage.passes if answer.usage else []
+        if answer.failed:
+            break
+    billed = structs.replace(usages[0], iterations=tuple(usages[1:])) if usages else None
+    return structs.replace(answer, usage=billed)
+
+
+def _split_text(text: str, size: int) -> list[str]:
+    """Split a text into parts of at most so many characters, between lines where that is possible."""
+    parts, start = [], 0
+    while start < len(text):
+        stop = min(len(text), start + size)
+        line = text.rfind("\n", start, stop) if stop < len(text) else -1
+        stop = line + 1 if line > start + size // 2 else stop
+        parts.append(text[start:stop])
+        start = stop
+    return parts
 
 
 def request_compaction(provider: Provider, model: str, settings: Mapping[str, JSON], ask: Ask) -> Answer:
@@ -120,6 +171,24 @@ def request_count(provider: Provider, model: str, ask: Ask) -> Answer:
     if tokens is None:
         return Answer(failed="this provider does not count", model=model)
     return Answer(str(tokens), model=model, source="model")
+
+
+def request_ranking(provider: Provider, ask: Ask) -> Answer:
+    """Compare texts by meaning: with a model of the provider where the name says so, else with one on this machine.
+
+    Args:
+        provider: Where the request goes.
+        ask: The model, and the question and the texts (`planning.reranking`).
+    """
+    if not ask.prompt.startswith(AT_PROVIDER):
+        return rerank_texts(ask)
+    if not isinstance(provider, SupportsEmbeddings):
+        return Answer(failed="this provider has no endpoint for embeddings", model=ask.prompt)
+    try:
+        with translate_errors(provider):
+            return compare_texts(ask, partial(provider.embed, ask.prompt.removeprefix(AT_PROVIDER)))
+    except ProviderError as error:
+        return Answer(failed=error.what, model=ask.prompt)
 
 
 def _build_body(model: str, text: str) -> dict[str, JSON]:

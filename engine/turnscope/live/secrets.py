@@ -7,40 +7,73 @@ Keys stay in memory. Text from a provider is scrubbed where it arrives (`provide
 
 from __future__ import annotations
 
-import base64
 import logging
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
+from turnscope.encodings import iter_decoded, list_forms
 from turnscope.session.destination import parse_origin
 
 MASK = "[a key was here]"
 MIN_KEY_CHARS = 8  # scrubbing shorter keys would remove ordinary words from answers
-LOGGERS = ("anthropic", "httpx2", "httpcore2", "httpx", "httpcore")
+MAX_FORM = 3  # characters that a form which is no known one has for each of a known one: three more escapes
+LOGGERS = ("anthropic", "openai", "google_genai", "httpx2", "httpcore2", "httpx", "httpcore")
 
-_known: set[str] = set()
 _lock = Lock()
+_INVISIBLE = dict.fromkeys(
+    map(ord, " \t\r\n\u00ad\u200b\u200c\u200d\u2060\ufeff-_.,:|'\"[]\\")
+)  # what may stand between a key's letters
+# What an encoded key may begin with: letters or numbers with spaces between them, a line of base64, a word.
+_TAIL = re.compile(
+    r"(?:(?<!\S)(?:(?:[\"'\[]{0,2}\S[\"',\]]{0,2}|(?:0x)?[0-9A-Fa-f]{2,3}[,;:]?)[ \t])+\S*|(?:[A-Za-z0-9+/_-]{40,}\r?\n)?\S*)\Z"
+)
+
+
+class _Secret(NamedTuple):
+    """A text that no string may hold, also in part: half of it is found.
+
+    `least`: characters of the shortest part. Any part of that length holds one of the `chunks` whole.
+    """
+
+    text: str
+    least: int
+    chunks: tuple[str, ...]
+
+
+_known: tuple[_Secret, ...] = ()
 
 
 def register_key(key: str) -> None:
-    """Scrub this key from now on, also as it looks in an address or a header."""
+    """Scrub this key from now on, also half of it, and in the forms in which a header, an address or a text may carry it.
+
+    Args:
+        key: The key. One with fewer than 8 characters is not scrubbed, because ordinary words would be.
+    """
+    global _known
     if len(key) < MIN_KEY_CHARS:
         return
-    coded = base64.b64encode(key.encode("utf-8", "replace")).decode().rstrip("=")
+    forms = {form for form in (key, key.translate(_INVISIBLE), *list_forms(key)) if len(form) >= MIN_KEY_CHARS}
     with _lock:
-        _known.update({key, quote(key, safe=""), coded, key[::-1]})
+        _known = tuple({*_known, *map(_build_secret, forms)})
+
+
+def _build_secret(text: str) -> _Secret:
+    text = text.lower()
+    least = min(len(text), max(MIN_KEY_CHARS, len(text) // 2))
+    size = max(1, (least + 1) // 2)
+    return _Secret(text, least, tuple({text[at : at + size] for at in range(0, len(text) - size + 1, size)}))
 
 
 def scrub(value: Any) -> Any:
-    """Replace every known key in a JSON value, also in the names of its objects."""
-    if isinstance(value, str):
-        for secret in sorted(_known, key=len, reverse=True):
-            if secret in value:
-                value = value.replace(secret, MASK)
+    """Replace every known key in a JSON value, also in the names of its objects, and in any form that `encodings` reads."""
+    if not _known:
         return value
+    if isinstance(value, str):
+        return _scrub_text(value)
     if isinstance(value, Mapping):
         return {scrub(name): scrub(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -48,23 +81,103 @@ def scrub(value: Any) -> Any:
     return value
 
 
+def _scrub_text(text: str) -> str:
+    if len(text) < MIN_KEY_CHARS:
+        return text
+    parts, at = [], 0
+    for start, stop in _find_spans(text):
+        if stop > at:
+            parts += [text[at:start], MASK] if start >= at else []
+            at = stop
+    return "".join([*parts, text[at:]])
+
+
+def _find_spans(text: str) -> list[tuple[int, int]]:
+    return sorted({*_find_keys(text), *_find_spaced(text), *_find_encoded(text)})
+
+
+def _find_keys(text: str) -> Iterator[tuple[int, int]]:
+    """Where keys stand, or at least half of them, in upper or lower case."""
+    low = text.lower()
+    if len(low) != len(text):  # a letter whose lower case has two characters
+        low = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
+    for secret in _known:
+        for chunk in secret.chunks:
+            at = low.find(chunk)
+            while at >= 0:
+                start, stop = max(
+                    (_extend(low, at, at + len(chunk), secret, place) for place in _places(chunk, secret)), key=_get_length
+                )
+                if stop - start >= secret.least:
+                    yield start, stop
+                at = low.find(chunk, max(at + 1, stop))
+
+
+def _places(chunk: str, secret: _Secret) -> Iterator[int]:
+    at = secret.text.find(chunk)
+    while at >= 0:
+        yield at
+        at = secret.text.find(chunk, at + 1)
+
+
+def _get_length(span: tuple[int, int]) -> int:
+    return span[1] - span[0]
+
+
+def _extend(low: str, start: int, stop: int, secret: _Secret, place: int) -> tuple[int, int]:
+    """Extend a match of a chunk, which begins at `place` in the secret, to both sides."""
+    before, after = place, place + stop - start
+    while start and before and low[start - 1] == secret.text[before - 1]:
+        start, before = start - 1, before - 1
+    while stop < len(low) and after < len(secret.text) and low[stop] == secret.text[after]:
+        stop, after = stop + 1, after + 1
+    return start, stop
+
+
+def _find_spaced(text: str) -> Iterator[tuple[int, int]]:
+    """Where keys stand whose letters are wide, or have spaces, hyphens or invisible characters between them."""
+    narrow = text if text.isascii() else "".join(map(_narrow, text))
+    bare = narrow.translate(_INVISIBLE)
+    found = [] if bare == text else [*_find_keys(bare)]
+    if found:
+        places = [at for at, char in enumerate(narrow) if ord(char) not in _INVISIBLE]
+        yield from ((places[start], places[stop - 1] + 1) for start, stop in found)
+
+
+def _narrow(char: str) -> str:
+    plain = unicodedata.normalize("NFKC", char)
+    return plain if len(plain) == 1 else char
+
+
+def _find_encoded(text: str, depth: int = 2) -> Iterator[tuple[int, int]]:
+    for start, stop, plain in iter_decoded(text):
+        if any(_find_keys(plain)) or any(_find_spaced(plain)) or (depth > 1 and any(_find_encoded(plain, depth - 1))):
+            yield start, stop
+
+
 class StreamScrubber:
-    """Scrubs a text that arrives in parts. The start of a possible key is held back until it is clear that it is none."""
+    """Scrubs a text that arrives in parts. Its last word is held back, because a key in some form may begin with it."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def __call__(self, piece: str) -> str:
         """Add a part and return the text that can be shown."""
-        text = scrub(self._held + piece)
-        keep = max((_find_overlap(text, secret) for secret in list(_known)), default=0)
-        self._held = text[len(text) - keep :]
-        return str(text[: len(text) - keep])
+        if not _known:
+            return piece
+        text = self._held + piece
+        most = MAX_FORM * max(len(secret.text) for secret in _known)
+        tail = _TAIL.search(text, max(0, len(text) - most))
+        cut = tail.start() if tail else len(text)
+        cut = max([cut, *(stop for start, stop in _find_spans(text) if start < cut < stop)])
+        self._held = text[cut:]
+        return _scrub_text(text[:cut])
 
     def flush(self) -> str:
-        """Return the text that was held back, at the end. A mask replaces what may be most of a key."""
-        text, self._held = self._held, ""
-        return text if len(text) < MIN_KEY_CHARS else MASK
+        """Return the text that was held back, at the end. A mask replaces what may be the first part of a key."""
+        text, self._held = str(scrub(self._held)), ""
+        keep = max((_find_overlap(text.lower(), secret.text) for secret in _known), default=0)
+        return text if keep < MIN_KEY_CHARS else text[: len(text) - keep] + MASK
 
 
 def _find_overlap(text: str, secret: str) -> int:

@@ -60,7 +60,7 @@ class Sinks:
         self._forward(lambda sink: sink.record_fact(fact))
 
     def record_start(self, request: Request, plan: Plan) -> None:
-        """See `DraftSink`. Only the store is told; the other sinks hear of a request when it ended."""
+        """See `DraftSink`. Only the store gets it; the other sinks get a request when it ended."""
         if isinstance(self.first, DraftSink):
             self.first.record_start(request, plan)
 

@@ -60,7 +60,7 @@ def is_loop(earlier: list[str], blocks: Sequence[Block]) -> bool:
 
 
 LOOP_STOP = TurnStopped(
-    "loop", f"The model made the same call {MAX_REPEATS} times in a row, so the turn was ended. Tell it what to do instead."
+    "loop", f"The model made the same call {MAX_REPEATS} times in a row, so the turn was ended. Say what it should do instead."
 )
 TOO_MANY_REQUESTS = "The model made {} requests in this turn, so the turn was ended. Answer, or let it go on."
 NO_TOOLS_STOP = TurnStopped("tool_use", "The model called a tool, but this chat has no tools.")

@@ -7,6 +7,7 @@ its order of arrival, and a block without a start event begins with its first de
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ _DELTA_KINDS = {
     "signature_delta": "thinking",
     "input_json_delta": "tool_use",
     "compaction_delta": "compaction",
+    "provider_delta": "text",
 }
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")  # calls of tools that run at the provider
 PAUSED = "pause_turn"  # the provider will go on with the answer, and with its tool calls
@@ -125,6 +127,8 @@ class StreamAssembler:
         if kind not in _DELTA_KINDS and kind != "citations_delta":
             return
         block = self.blocks.get(_make_key(index)) or self._find_open_block(index, _DELTA_KINDS.get(kind, "text"))
+        if kind in ("text_delta", "thinking_delta") and block.kind != _DELTA_KINDS[kind]:
+            block = self._find_other_block(index, _DELTA_KINDS[kind])
         match kind:
             case "text_delta" | "thinking_delta":
                 piece = delta.get("text" if kind == "text_delta" else "thinking")
@@ -133,7 +137,7 @@ class StreamAssembler:
                 block.raw["signature"] = delta["signature"]
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
                 block.json += delta["partial_json"]
-            case "compaction_delta":  # the summary comes in one delta, and is sent back unchanged
+            case "compaction_delta" | "provider_delta":  # a summary, or what a provider wants back, comes in one delta
                 block.raw |= {name: value for name, value in delta.items() if name != "type"}
             case "citations_delta" if delta.get("citation"):
                 block.raw["citations"] = [*list_blocks(block.raw.get("citations")), delta["citation"]]
@@ -142,6 +146,11 @@ class StreamAssembler:
         """Return the block for a delta whose index has no start event: the newest open block of its kind, or a new one."""
         newest = next((block for block in reversed(self.blocks.values()) if block.kind == kind), None)
         return newest if newest and newest.open else self._make_block(index, kind)
+
+    def _find_other_block(self, index: Any, kind: str) -> _Block:
+        """Return the block for text that comes inside a block of another kind: it is shown, so it is kept."""
+        key = f"{kind} in {_make_key(index)!r}"
+        return self.blocks.get(key) or self._make_block(key, kind)
 
     def _make_block(self, index: Any, kind: str) -> _Block:
         number = self.blocks[_make_key(index)].number if _make_key(index) in self.blocks else len(self.blocks)
@@ -228,7 +237,7 @@ def build_tool_call(raw: Mapping[str, JSON], number: int) -> JSON:
 def assemble_message(raw: Any) -> StreamAssembler:
     """Assemble an answer that came as one JSON object."""
     assembler = StreamAssembler()
-    for _ in assembler.add_event({"type": "message_start", "message": raw}):
+    for _ in assembler.add_event({"type": "message_start", "message": scrub(raw)}):
         pass
     for _ in assembler.flush():
         pass
@@ -248,9 +257,15 @@ def find_stop_reason(answer: StreamAssembler, max_tokens: int) -> str:
 
 
 def repair_text(value: Any) -> Any:
-    """Repair surrogates in all texts of a JSON value: a pair becomes its character, a lone half the replacement character."""
+    """Make a JSON value one that can be sent, with a mark where it could not.
+
+    Of surrogates in its texts a pair becomes its character, and a lone half the replacement character. A number that JSON does
+    not have becomes its name as a text.
+    """
     if isinstance(value, str):
         return replace_surrogates(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
         return {repair_text(name): repair_text(item) for name, item in value.items()}
     return [repair_text(item) for item in value] if isinstance(value, list) else value
@@ -269,6 +284,11 @@ def _make_key(index: Any) -> object:
 
 def _parse_input(text: str) -> JSON:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=str, parse_float=_parse_float)
     except (ValueError, RecursionError):
         return {"input": text}  # cut off, or never JSON: the tool reports which argument is missing
+
+
+def _parse_float(text: str) -> float | str:
+    """A number; its text as received where it is too large for one."""
+    return value if math.isfinite(value := float(text)) else text

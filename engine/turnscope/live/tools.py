@@ -11,6 +11,7 @@ import operator
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,7 +76,7 @@ class Tools(Protocol):
 
 
 class ToolRefusal(Exception):
-    """A tool refuses what it was asked to do. Its text becomes the result."""
+    """A tool refuses a call. Its text becomes the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,31 +113,34 @@ class Toolbox:
             return str(error), True
         except OSError as error:
             return f"not possible: {error.strerror or type(error).__name__}", True
+        except (RuntimeError, ValueError) as error:  # a link that leads to itself; a name that no file can have
+            return f"not possible: {error}", True
 
-    def _resolve_path(self, path: str) -> Path:
+    def _find_parts(self, path: str) -> tuple[str, ...]:
+        """The names that lead from the folder to a file or a folder in it, after all links."""
         if "\x00" in path:
             raise ToolRefusal("a path cannot hold a NUL character")
         root = self.folder.resolve()
         found = (root / path).resolve()
         if found != root and root not in found.parents:
             raise ToolRefusal("that path leads out of the folder")
-        return found
-
-    def _read(self, path: str) -> str:
-        found = self._resolve_path(path)
         if not found.exists():
             raise ToolRefusal(f"there is no {path}")
-        data, size = _read_bytes(found)
+        return found.relative_to(root).parts
+
+    def _read(self, path: str) -> str:
+        with _open_inside(self.folder.resolve(), self._find_parts(path)) as handle:
+            data, size = _read_bytes(handle)
         text = data.decode("utf-8", "replace")
         if "\x00" in text[:4096]:
             raise ToolRefusal("that is not a text file")
         return text if size <= MAX_FILE_BYTES else f"{text}\n[cut: the first {MAX_FILE_BYTES:,} of {size:,} bytes]"
 
     def _list(self, path: str) -> str:
-        found = self._resolve_path(path or ".")
-        if not found.is_dir():
+        root, parts = self.folder.resolve(), self._find_parts(path or ".")
+        if not root.joinpath(*parts).is_dir():
             raise ToolRefusal(f"{path} is not a folder")
-        names = sorted(p.name + ("/" if p.is_dir() else "") for p in found.iterdir())
+        names = _list_names(root, parts)
         more = f"\n[{len(names) - MAX_NAMES} more]" if len(names) > MAX_NAMES else ""
         return "\n".join(names[:MAX_NAMES]) + more or "(empty)"
 
@@ -144,40 +148,70 @@ class Toolbox:
         if not query.strip():
             raise ToolRefusal("the text to search for is missing")
         hits: list[str] = []
-        for file in self._walk_files():
-            try:
-                data, _ = _read_bytes(file)
-            except (OSError, ToolRefusal):
-                continue
+        for name, data in self.read_files():
             if b"\x00" in data[:4096]:
                 continue
             for n, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
                 if query.lower() in line.lower():
-                    hits.append(f"{file.relative_to(self.folder.resolve())}:{n}: {line.strip()[:200]}")
+                    hits.append(f"{name}:{n}: {line.strip()[:200]}")
                     if len(hits) >= MAX_HITS:
                         return "\n".join((*hits, "[more]"))
         return "\n".join(hits) or "(nothing found)"
 
-    def _walk_files(self) -> Iterator[Path]:
-        seen = 0
-        for folder, folders, files in os.walk(self.folder.resolve(), followlinks=False):
+    def read_files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the name of each file below the folder, and its first bytes; without hidden folders and links."""
+        root, seen = self.folder.resolve(), 0
+        for folder, folders, files in os.walk(root, followlinks=False):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
             for name in sorted(files):
                 seen += 1
                 if seen > MAX_FILES:
                     return
-                file = Path(folder, name)
-                if not file.is_symlink():
-                    yield file
+                file = Path(folder, name).relative_to(root)
+                with suppress(OSError, ToolRefusal):
+                    with _open_inside(root, file.parts) as handle:
+                        data, _ = _read_bytes(handle)
+                    yield str(file), data
 
 
-def _read_bytes(file: Path) -> tuple[bytes, int]:
+@contextmanager
+def _open_inside(root: Path, parts: Sequence[str]) -> Iterator[int]:
+    """Open what the names lead to, each below the handle of the folder before it, and follow no link.
+
+    A folder that is replaced by a link after its path was checked is therefore not left. Windows has no such handles: there
+    the path is resolved again once the file is open.
+    """
+    if os.open not in os.supports_dir_fd:
+        path = root.joinpath(*parts)
+        handle = os.open(path, os.O_RDONLY)
+        if path.resolve() != path:
+            os.close(handle)
+            raise ToolRefusal("that path leads out of the folder")
+    else:
+        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in parts if os.open in os.supports_dir_fd else ():
+            inner = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _list_names(root: Path, parts: Sequence[str]) -> list[str]:
+    if os.scandir not in os.supports_fd:
+        return sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.joinpath(*parts).iterdir())
+    with _open_inside(root, parts) as handle, os.scandir(handle) as entries:
+        return sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)
+
+
+def _read_bytes(handle: int) -> tuple[bytes, int]:
     """Return the first bytes of a regular file, and its size. Refuse a pipe or a device without waiting for it."""
-    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-    with os.fdopen(handle, "rb") as opened:
-        status = os.fstat(opened.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolRefusal("that is not a regular file")
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolRefusal("that is not a regular file")
+    with os.fdopen(os.dup(handle), "rb") as opened:
         return opened.read(MAX_FILE_BYTES), status.st_size
 
 

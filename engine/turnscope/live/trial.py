@@ -21,6 +21,7 @@ from turnscope.live import request_checks
 from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.tools import DEFINITIONS
+from turnscope.numbering import format_turn
 from turnscope.planning.answers import OFFLINE, make_answerer
 from turnscope.planning.assemble import reconcile_plan
 from turnscope.planning.bodies import Bodies
@@ -38,9 +39,7 @@ MAX_UNANSWERED = 2  # turns at the end that may be refused before the policy mak
 # tokens than the provider.
 COURSES = (0, 50), (3, 150)
 SERVER_RULES = ("compact_on_demand",)  # rules without `sends` that need the provider's server all the same
-SERVER_DOUBT = (
-    "It uses context editing of the provider's server, which Anthropic's API alone has. Other servers ignore or reject it."
-)
+SERVER_DOUBT = "It uses context editing of the provider's server, which Anthropic's API has. Other servers ignore or reject it."
 TRIALS_FILE = Path(__file__).with_name("trials.json")
 
 
@@ -52,7 +51,7 @@ class Trial(msgspec.Struct, frozen=True):
         refused: How many of them ended with a refused request.
         first_refused: The first of those, counted from 0; -1 = none.
         refused_at_end: Refused turns after the last answered one.
-        asked_for_summary: Whether a model was asked for a summary.
+        requested_summary: Whether a model was called for a summary.
         rejected: Why the provider would reject a request that fits; "" = it would not.
         failed: Which rule failed, and how; "" = none.
     """
@@ -61,7 +60,7 @@ class Trial(msgspec.Struct, frozen=True):
     refused: int = 0
     first_refused: int = msgspec.field(default=-1, name="first")
     refused_at_end: int = msgspec.field(default=0, name="since")
-    asked_for_summary: bool = msgspec.field(default=False, name="summed")
+    requested_summary: bool = msgspec.field(default=False, name="summed")
     rejected: str = ""
     failed: str = ""
 
@@ -115,7 +114,7 @@ def _run_course(chosen: Policy, summaries: bool, sentences: int, lines: int) -> 
             request = live_session.build_request(model=MODEL, window=WINDOW, settings=settings)
             plan = request_checks.plan_request(plan, live_session, request, chosen, answers)
             if any(ask.kind in ("summary", "compact") for ask, _ in plan.asks):
-                found = structs.replace(found, asked_for_summary=True)
+                found = structs.replace(found, requested_summary=True)
             refused = request_checks.check_window(plan, live_session.session, live_session.ledger)
             if refused:
                 first = turn if found.first_refused < 0 else found.first_refused
@@ -172,6 +171,17 @@ def edits_on_server(policy: Policy) -> bool:
     return any(part.rule.sends is not None or part.rule.name in SERVER_RULES for part in policy.rules)
 
 
+def serves_edits(policy: Policy, to: Destination) -> bool:
+    """Return whether a destination has the context editing that a policy uses. OpenAI compacts on demand, and no more.
+
+    Args:
+        policy: The policy.
+        to: The destination.
+    """
+    sends = any(part.rule.sends is not None for part in policy.rules)
+    return to.is_anthropic or (to.kind == "openai" and not sends)
+
+
 def summarize_doubts(policy: Policy, to: Destination) -> str:
     """Return in a few words why a shipped policy is not for live chats at a destination; "" if it is.
 
@@ -180,7 +190,7 @@ def summarize_doubts(policy: Policy, to: Destination) -> str:
         to: The destination.
     """
     if edits_on_server(policy):
-        return "needs Anthropic's API" if to.kind == "server" else ""
+        return "" if serves_edits(policy, to) else "needs Anthropic's API"
     trial = load_trials().get(policy.name, Trial())
     if trial.rejected:
         return "the provider rejects it"
@@ -198,11 +208,11 @@ def list_doubts(policy: Policy, to: Destination, trial: Trial, summaries: bool, 
         prices: The models that are known.
     """
     if edits_on_server(policy):  # a trial without the server cannot show what it does
-        return (SERVER_DOUBT,) if to.kind == "server" else ()
+        return () if serves_edits(policy, to) else (SERVER_DOUBT,)
     found, window = [], to.window or prices.find_facts(to.model).window or 0
     if policy.budget.formula == "fixed" and 0 < window < policy.budget.tokens:
         found.append(f"It begins to cut at {policy.budget.tokens:,} tokens, but the model's window holds only {window:,}.")
-    if trial.asked_for_summary and not trial.is_usable and not summaries:
+    if trial.requested_summary and not trial.is_usable and not summaries:
         found.append("It needs summaries by a model, which are switched off here.")
     if trial.failed:
         found.append(f"It cannot plan a request: {trial.failed}.")
@@ -212,7 +222,6 @@ def list_doubts(policy: Policy, to: Destination, trial: Trial, summaries: bool, 
         outcome = (
             f"In a trial of {trial.turns} turns with tools and a window of {WINDOW:,} tokens it left {trial.refused} unanswered"
         )
-        found.append(
-            f"{outcome}, the first at turn {trial.first_refused + 1}: it does not make room in time, and then nothing is sent."
-        )
+        first = format_turn(trial.first_refused)
+        found.append(f"{outcome}, the first at turn {first}: it does not make room in time, and then nothing is sent.")
     return (*found,)

@@ -1,4 +1,4 @@
-"""Ask the server that runs a model for its window: Ollama, LM Studio, llama.cpp, and servers that list their models.
+"""Ask the server that runs a model for its window: Ollama, LM Studio, llama.cpp, Gemini, and servers that list their models.
 
 Local servers load models with windows of their own, which no table knows. Nothing is assumed: an unknown window is 0.
 """
@@ -43,7 +43,7 @@ def fetch_window(url: str, model: str, key: str = "", timeout: float = TIMEOUT) 
         url: The server's address.
         model: The model's name on that server.
         key: The API key of that address; "" = none.
-        timeout: Seconds for each request. There are at most six.
+        timeout: Seconds for each request. There are at most seven.
     """
     if not parse_origin(url):
         return Window(source="there is no address")
@@ -51,7 +51,7 @@ def fetch_window(url: str, model: str, key: str = "", timeout: float = TIMEOUT) 
     def fetch(path: str, body: Mapping[str, Any] | None = None) -> Any:
         return _fetch_json(f"{url.rstrip('/').removesuffix('/v1')}{path}", key, timeout, body)
 
-    for query in (_query_ollama, _query_lm_studio, _query_llama_cpp, _query_model_list):
+    for query in (_query_ollama, _query_lm_studio, _query_llama_cpp, _query_gemini, _query_model_list):
         try:
             if found := query(fetch, model):
                 return found
@@ -109,6 +109,12 @@ def _query_model_list(fetch: Fetch, model: str) -> Window | None:
     return None
 
 
+def _query_gemini(fetch: Fetch, model: str) -> Window | None:
+    about = fetch(f"/v1beta/models/{quote(model)}")
+    tokens = _parse_tokens(about.get("inputTokenLimit")) if isinstance(about, Mapping) else 0
+    return Window(tokens, "the model's own description (/v1beta/models)") if tokens else None
+
+
 def _get_rows(value: Any, name: str) -> list[Mapping[str, Any]]:
     rows = value.get(name) if isinstance(value, Mapping) else None
     return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
@@ -120,7 +126,7 @@ def _parse_tokens(value: Any) -> int:
 
 def _fetch_json(url: str, key: str, timeout: float, body: Mapping[str, Any] | None) -> Any:
     """Return the JSON at an address; None if it is no JSON, or the server refuses. Raise OSError if nobody answers."""
-    head = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
+    head = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}", "x-goog-api-key": key} if key else {})
     data = None if body is None else json.dumps(body).encode()
     try:
         with build_opener(ProxyHandler({}), _NoRedirects()).open(Request(url, data, head), timeout=timeout) as answer:  # noqa: S310 - http(s)

@@ -28,6 +28,19 @@ OFFLINE: Mapping[AskKind, Answers] = {
 }
 
 
+def add_answers(base: Mapping[AskKind, Answers], more: Mapping[AskKind, Answers]) -> dict[AskKind, Answers]:
+    """Return who answers, with further ones in place of others. A query that names a model to rank by stays with the first.
+
+    Args:
+        base: Who answers each kind of query.
+        more: Who answers in their place; of "rank", what a project's sessions look up again.
+    """
+    made = {**base, **more}
+    if "rank" in base and "rank" in more:
+        made["rank"] = lambda ask: base["rank"](ask) if ask.prompt else more["rank"](ask)
+    return made
+
+
 def make_answerer(
     recorded: Callable[[str], Answer | None],
     by_kind: Mapping[AskKind, Answers] = OFFLINE,
@@ -48,7 +61,7 @@ def make_answerer(
         if (found := recorded(ask.key)) is not None:
             return found
         who = by_kind.get(ask.kind)
-        made = who(ask) if who else Answer(failed=f"no answer to this {ask.kind} was recorded, and it cannot be asked here")
+        made = who(ask) if who else Answer(failed=f"no answer to this {ask.kind} was recorded, and no model can be called here")
         if on_answer:
             on_answer(ask, made)
         return made

@@ -6,7 +6,7 @@ A live chat calls the same `plan_step` and `reconcile_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
@@ -17,15 +17,18 @@ from turnscope.counting.calibration import Calibration
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.budget import Budget, compute_budget
 from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.fall_back import falls_back
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import FreshEdits, Plan, StepState, Verdict, count_read_tokens
+from turnscope.envelope.recorded_compactions import is_sent_here
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError, TurnscopeError
 from turnscope.extensions import check_type, describe
+from turnscope.numbering import format_request
 from turnscope.planning.answers import Answers, make_answerer
 from turnscope.planning.first_request import find_prior
 from turnscope.planning.foreign_summaries import DROP_DECISION, drop_foreign_summaries, drop_server_summaries
-from turnscope.planning.policy import Policy, Step, apply_model_table, load
+from turnscope.planning.policy import Policy, Step, apply_model_table, keep_repairs_only, load
 from turnscope.planning.provider_edits import (
     CONTEXT_MANAGEMENT,
     Seen,
@@ -37,10 +40,21 @@ from turnscope.planning.reinjected_files import estimate_reinjected_files
 from turnscope.planning.render import render
 from turnscope.planning.repeated_edits import collect_fresh_edits, continue_previous, share_fresh_edits
 from turnscope.planning.rule_registry import find_rule, find_rule_package
+from turnscope.planning.session_fit import RecordStep, RunningFit
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.facts import find_count
 from turnscope.session.index import Index
-from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, AskKind, CountFact, Edit, Request, Session
+from turnscope.session.model import (
+    BEGINS_MID_CONVERSATION,
+    Action,
+    Answer,
+    Ask,
+    AskKind,
+    CountFact,
+    Edit,
+    Request,
+    Session,
+)
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
@@ -105,6 +119,8 @@ def plan_step(
             calibration = calibration.learn(count.seen, count.tokens, count.model)
         plan = _Planner(previous, session, request, policy, basis, calibration=calibration, answers=answers).plan()
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
+    if falls_back(session, request.n, policy.name):
+        policy = keep_repairs_only(policy)
     first = structs.replace(request, model=request.requested_model) if request.requested_model else request
     requested = request_context_edits(
         apply_model_table(policy, first.model, basis.prices.find_facts(first.model).name)[0].rules, first
@@ -187,9 +203,9 @@ def replay_with_record(
     own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
-    sent: Sequence[Plan] = (),
-) -> Iterator[tuple[Plan, Plan]]:
-    """Yield the plans of `replay`, each with the plan of what was really sent.
+    record: Sequence[RecordStep] = (),
+) -> Iterator[tuple[Plan, RecordStep]]:
+    """Yield the plans of `replay`, each with what the record says of the same request.
 
     Recorded usage belongs to what was really sent. So under another policy the record is followed as well, and its calibration
     is the one the policy plans with.
@@ -201,30 +217,43 @@ def replay_with_record(
         own: See `replay`.
         answers: See `replay`.
         prices: See `replay`.
-        sent: Plans of the record, if they are known already.
+        record: What the record says of all requests and of other policies, if it is known already.
     """
     basis = Basis.of(session, ledger, None, prices)
-    record = load(AS_RECORDED)
-    shadow: Plan | None = None
+    follows = policy == load(AS_RECORDED)  # as a value; a function may give another one for the next request
+    known: Iterator[RecordStep] = iter(record)
+    if not follows and len(record) < len(session.requests):
+        sent = replay_with_record(session, load(AS_RECORDED), ledger, prices=prices)
+        known = map(RunningFit(session).learn, (step for _, step in sent))
     previous: Plan | None = None
-    known = sent if len(sent) == len(session.requests) else ()
-    follows = policy == record  # as a value; a function may give another one for the next request
-    for number, request in enumerate(session.requests):
+    for request in session.requests:
         chosen = policy(request) if callable(policy) else policy
         counts = (own(chosen) if callable(own) else own) or ledger
         plan = plan_step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
         if follows:
-            yield plan, plan
             previous = reconcile_plan(plan)
+            step = RecordStep(plan.seen.tokens, plan.static_tokens, previous.calibration)
         else:
-            truly = (
-                known[number]
-                if known
-                else plan_step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
-            )
-            yield plan, truly
-            shadow = reconcile_plan(truly)
-            previous = structs.replace(plan, calibration=shadow.calibration)
+            step = next(known)
+            previous = structs.replace(plan, calibration=step.calibration)
+        yield plan, step
+
+
+def replay_from(
+    plan: Plan, calibrations: Sequence[Calibration], session: Session, policy: Policy, basis: Basis
+) -> Iterator[Plan]:
+    """Yield the plans behind one plan of a replay again; they equal those that `replay` made.
+
+    Args:
+        plan: The plan.
+        calibrations: What each of them is planned with: the calibration that the request before it left (`reconcile_plan`).
+        session: The session.
+        policy: The policy.
+        basis: What the session is planned with.
+    """
+    for request, calibration in zip(session.requests[plan.request.n + 1 :], calibrations, strict=False):
+        plan = plan_step(structs.replace(plan, calibration=calibration), session, request, policy, basis)
+        yield plan
 
 
 def _check_ask(ask: Ask) -> None:
@@ -299,7 +328,7 @@ class _Planner:
             model=self.model,
             budget=self.budget,
             calibration=self.calibration,
-            verdict=judge(self.policy, self.decisions, self.budget, prompt),
+            verdict=judge(self.policy, [d.action for d in self.decisions], self.budget, prompt),
             first=self.first,
             kept=self.kept,
             base=self.base,
@@ -375,7 +404,8 @@ class _Planner:
         package = find_rule_package(name)
         rule = f"the rule {name!r} of {package}" if package else f"the rule {name!r}"
         return RuleError(
-            f"{rule} failed at request {self.request.n} under the policy {self.whole.name!r}: {describe(error)}",
+            f"{rule} failed at request {format_request(self.request.n)} under the policy {self.whole.name!r}:"
+            f" {describe(error)}",
             hint=f"Choose another policy, or report it to the authors of {package or 'Turnscope'}.",
         )
 
@@ -431,18 +461,13 @@ class _Planner:
     def has_unseen_compaction(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
         condensed = any(d.splice and d.action == "condense" for d in self.decisions)
-        return condensed and not _is_live(self.session, self.request)
+        return condensed and not is_sent_here(self.session, self.request)
 
     def follow_provider(self) -> Seen:
         """What the model sees of the request once its provider has made its own edits."""
         lasts = self.lasting and self.previous is not None and self.previous.model == self.ctx.request.model
         previous, parts = self.previous if lasts else None, select_server_rules(self.policy.rules)
         return apply_provider_edits(previous, self.after, self.ctx, parts, self.answers, self.decisions, recorded=self.recorded)
-
-
-def _is_live(session: Session, request: Request) -> bool:
-    """True for a request that was sent from here: the record of it is complete, nothing was re-injected unseen."""
-    return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
 
 
 def _take_state(left: list[StepState], part: Step) -> StepState | None:
@@ -500,16 +525,15 @@ def _count_previous_usage(previous: Plan, calibration: Calibration, ledger: Ledg
     return calibration.predict(previous.seen.tokens) + answer
 
 
-def judge(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
+def judge(policy: Policy, actions: Collection[Action], room: Budget, projected: int) -> Verdict:
     """Judge a request by its size: refused, over its limit or window, warned of, or sent.
 
     Args:
         policy: The policy.
-        decisions: What the policy decided for it.
+        actions: What the policy did with it.
         room: Its budget.
         projected: The largest prompt that the provider would read, in its tokens.
     """
-    actions = {decision.action for decision in decisions}
     if "refuse" in actions:
         return "refuse"
     if room.known and projected > room.window:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from turnscope.counting.tokens import Counter as TokenCounter
 from turnscope.counting.tokens import count_texts
 
-HEAD = "Summary made offline by picking sentences (no model was asked):"
+HEAD = "Summary made offline by picking sentences (no model was called):"
 CAP = 1_000  # tokens, if the caller names no limit
 LONGEST = 240  # characters of a picked sentence
 READ = 2_000  # characters of one sentence that are read: machine output may be one line of megabytes

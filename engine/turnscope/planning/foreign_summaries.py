@@ -32,6 +32,21 @@ def _find_summaries(session: Session, _index: Index) -> tuple[tuple[int, Span], 
     return tuple(sorted((n, Span(message.start, message.stop)) for n, message in messages))
 
 
+def follows_record(policy: Policy) -> bool:
+    """Return whether a policy sends the summaries of the recorded tool."""
+    return any(part.rule.name == FOLLOWS for part in policy.rules)
+
+
+def count_foreign_summaries(session: Session, policy: Policy) -> int:
+    """Return how many summaries of the recorded tool a policy leaves out.
+
+    Args:
+        session: The session.
+        policy: The policy.
+    """
+    return 0 if follows_record(policy) else len({at for seen in session.observed if (at := get_summary_block(seen.edit)) >= 0})
+
+
 def drop_foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bool = False) -> Iterator[Edit]:
     """Yield the drop of each summary by the tool at its request; nothing for a policy that follows the record.
 
@@ -41,7 +56,7 @@ def drop_foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, agai
         policy: The policy.
         again: Yield those that a rule restored although they were dropped before.
     """
-    if not ctx.session.observed or any(part.rule.name == FOLLOWS for part in policy.rules):
+    if not ctx.session.observed or follows_record(policy):
         return
     known, before = _find_summaries(ctx), ctx.previous
     since = bisect_left(known, before.request.n + 1 if before else 0, key=itemgetter(0))

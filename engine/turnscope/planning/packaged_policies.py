@@ -1,4 +1,4 @@
-"""Policies that packages bring: the TOML files beside a module that an entry point of `turnscope.policies` names."""
+"""Policies that packages bring: the TOML files in the folder of a module that an entry point of `turnscope.policies` names."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def find_packaged_policies() -> Mapping[str, PackagedPolicy]:
 
 
 def _read_texts(module: ModuleType) -> list[tuple[str, str]]:
-    """The TOML files beside a module, by name."""
+    """The TOML files in a module's folder, by name."""
     found = (file for file in files(module).iterdir() if file.name.endswith(".toml") and file.is_file())
     return sorted((file.name.removesuffix(".toml"), file.read_text(encoding="utf-8")) for file in found)

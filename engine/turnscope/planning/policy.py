@@ -6,8 +6,10 @@ Holds discovery, loading and writing. `assemble` applies a policy.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -36,9 +38,11 @@ OURS = "ours"  # the fidelity of our own policies begins so
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that repair pairs themselves
 CHECKS = ("refuse_when_over", "warn_at")  # rules that change nothing
 OLD_NAMES = {"staged": "chainreview-staged"}  # names in links and chats of earlier versions
+OLD_PARAMETERS = {"mend": "repair"}  # of rules, in files of earlier versions
 TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
 XML = "send_tools_as_xml"  # the rule of a policy with `tools = "xml"`
 KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # keys of a policy's file
+PATTERN_EXAMPLE = "claude-haiku-* fits every name that begins so"
 T = TypeVar("T")
 
 
@@ -97,7 +101,10 @@ class Policy:
         """What a person who chats under the policy should know; "" = nothing."""
         if "fits" in self.guarantees:
             return ""
-        return "It does not guarantee that every request fits. A request that does not is not sent; then choose another policy."
+        most = "It does not guarantee that every request fits."
+        if all(part.rule.name in (WISHES, *REPAIRS, *CHECKS) for part in self.rules):
+            return f"{most} A request that does not is not sent; then choose another policy."
+        return f"{most} For one that does not, a chat leaves out its oldest turns, and says so."
 
     def to_toml(self) -> str:
         """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
@@ -187,17 +194,29 @@ def load_packaged(name: str) -> Policy:
 
 
 def set_pairs(policy: Policy, pairs: int | None) -> Policy:
-    """Return the policy with another number of pairs, if it has the rule `keep_last_pairs`.
+    """Return the policy with another number of pairs, if it has the rule `keep_last_pairs` and keeps any.
 
     Args:
         policy: The policy.
         pairs: How many pairs to keep; None = no change.
     """
-    if pairs is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs >= 0 for s in policy.rules):
+    if pairs is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs > 0 for s in policy.rules):
         return policy
     changes = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # the summary covers all others
     steps = [replace(s, params=replace(s.params, **changes.get(s.rule.name, {}))) for s in policy.rules]
     return replace(policy, rules=tuple(steps))
+
+
+def set_stateless_output(policy: Policy, tokens: int | None) -> Policy:
+    """Return the policy with another limit of the answer, if its requests carry no history at all.
+
+    Args:
+        policy: The policy.
+        tokens: The most tokens of an answer; None = no change.
+    """
+    if tokens is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs == 0 for s in policy.rules):
+        return policy
+    return replace(policy, budget=replace(policy.budget, output=tokens))
 
 
 def add_wishes_rule(policy: Policy) -> Policy:
@@ -233,6 +252,11 @@ def make_sendable(policy: Policy) -> Policy:
     """
     steps = add_repairs(add_wishes_rule(policy)).rules
     return replace(policy, rules=tuple(Step(s.rule, s.rule.params()) if s.rule.name == REPAIRS[-1] else s for s in steps))
+
+
+def keep_repairs_only(policy: Policy) -> Policy:
+    """Return a policy with the same budget that follows wishes and repairs what cannot be sent, and does nothing else."""
+    return make_sendable(replace(policy, rules=(), models={}))
 
 
 def keep_wishes_only(policy: Policy) -> Policy:
@@ -272,7 +296,7 @@ def parse(name: str, text: str) -> Policy:
     if tools and XML not in [part.rule.name for part in steps]:
         end = next((n for n, part in enumerate(steps) if part.rule.name in (*REPAIRS, *CHECKS)), len(steps))
         steps = (*steps[:end], Step(find_rule(XML), NoParams()), *steps[end:])
-    _check_tables(name, file.models, steps)
+    check_model_tables(name, file.models, steps)
     policy = Policy(
         name,
         **{key: str(data.get(key, "")) for key in TEXTS},
@@ -291,7 +315,7 @@ def apply_model_table(policy: Policy, *names: str) -> tuple[Policy, str]:
 
     Args:
         policy: The policy.
-        names: Names of the model.
+        *names: Names of the model.
     """
     fits = (pattern for pattern in policy.models if any(fnmatchcase(name, pattern) for name in names if name))
     pattern = next(fits, "")
@@ -310,11 +334,21 @@ def _override_params(name: str, params: T, table: Mapping[str, Any]) -> T:
     if not table:
         return params
     values = _convert_params(f"{name} in a table of models", type(params), table)
-    return replace(params, **{key: getattr(values, key) for key in table})  # type: ignore[type-var]
+    given = rename_old_parameters(table, [f.name for f in fields(params)])  # type: ignore[arg-type]
+    return replace(params, **{key: getattr(values, key) for key in given})  # type: ignore[type-var]
 
 
-def _check_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
-    """Raise PolicyError where a model's table names what the policy does not have."""
+def check_model_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
+    """Check the tables of models of a policy.
+
+    Args:
+        name: The policy's name.
+        models: Values by pattern of model names and by part.
+        steps: The policy's rules.
+
+    Raises:
+        PolicyError: A table names what the policy does not have, or has a value of a wrong type.
+    """
     known: dict[str, Any] = {"budget": BudgetParams} | {part.rule.name: part.rule.params for part in steps}
     for pattern, table in models.items():
         whose = f"[models.{json.dumps(pattern)}] of policy {name!r}"
@@ -322,6 +356,26 @@ def _check_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Seq
             raise PolicyError(f"{whose} names {unknown[0]!r}", hint=f"It may hold: {', '.join(known)}.")
         for part, values in table.items():
             _convert_params(f"{part} in {whose}", known[part], values)
+
+
+def check_pattern(pattern: str) -> None:
+    """Check a pattern of model names that a person wrote. What is stored already is read whatever it says.
+
+    Raises:
+        PolicyError: It fits no name, or is not what its author means.
+    """
+    if not pattern.strip():
+        raise PolicyError("the pattern of a model's name is empty", hint=f"Type a name or a part of one: {PATTERN_EXAMPLE}.")
+    if pattern != pattern.strip() or not pattern.isprintable():
+        raise PolicyError(
+            f"the pattern {pattern!r} has blanks around it or unprintable characters, so it fits no model's name",
+            hint=f"Type a name or a part of one: {PATTERN_EXAMPLE}.",
+        )
+    if "[" in re.sub(r"\[!?\]?[^\]]*\]", "", pattern):
+        raise PolicyError(
+            f"the pattern {pattern!r} opens a bracket that is not closed",
+            hint="[abc] stands for one of these characters, [[] for a bracket; * stands for any text.",
+        )
 
 
 def _parse_step(row: Mapping[str, Any]) -> Step:
@@ -335,12 +389,26 @@ def _convert_params(whose: str, kind: type[T], values: Mapping[str, Any]) -> T:
     """Parameters as the frozen dataclass of the rule. PolicyError names an unknown or ill-typed one."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     known = ", ".join(names) or "none"
+    values = rename_old_parameters(values, names)
     if unknown := sorted(set(values) - set(names)):
         raise PolicyError(f"{whose} has no parameter {unknown[0]!r}", hint=f"Its parameters are: {known}.")
     try:
         return msgspec.convert(dict(values), kind, strict=True)
     except msgspec.ValidationError as error:
         raise PolicyError(f"{whose}: {error}", hint=f"Its parameters are: {known}.") from error
+
+
+def rename_old_parameters(values: Mapping[str, T], names: Collection[str]) -> Mapping[str, T]:
+    """Return values by today's names of their parameters, with a DeprecationWarning for each older name.
+
+    Args:
+        values: Values by parameter, as a file or a link has them.
+        names: All parameters of the rule.
+    """
+    old = {name: new for name, new in OLD_PARAMETERS.items() if name in values and name not in names and new in names}
+    for name, new in old.items():
+        warnings.warn(f"the parameter {name!r} is now {new!r}", DeprecationWarning, stacklevel=2)
+    return {old.get(name, name): value for name, value in values.items()}
 
 
 def _format_params(params: Any) -> str:

@@ -87,6 +87,8 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
     if owner := _find_owner(name):
         raise PolicyError(f"{name!r} is a policy of {owner}", hint="Save yours under another name.")
     policy = policies.parse(name, text)
+    for pattern in policy.models:
+        policies.check_pattern(pattern)
     folder.mkdir(parents=True, exist_ok=True)
     with replace_file(folder / f"{name}.toml") as part:
         part.write_text(text, encoding="utf-8")

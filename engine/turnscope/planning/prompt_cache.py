@@ -2,7 +2,7 @@
 
 Rules come from the provider (`pricing.caches`), times from the log; positions are in provider order. What no rule explains
 comes from the record (`recorded_cache`) and is the same under every policy: what the first request found in the cache, which
-entries were lost without a cause, the lifetime that each request bought, and whether it asked for caching. All other reads are
+entries were lost without a cause, the lifetime that each request bought, and whether it requested caching. All other reads are
 worked out, for the record too, so that its bill can check them.
 
 Assumptions: breakpoints are behind the system prompt and behind the last two messages; using a prefix keeps all of its prefixes
@@ -12,7 +12,7 @@ alive; nothing else is lost early; a summary is made outside the conversation's 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -103,17 +103,28 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None, *, s
         sizes: The provider's tokens of each request, if known already.
         sent: Whether the requests go to the models that they really went to. If not, the record says nothing of their cache.
     """
-    session, lines, found = trace.session, dict[str, _CachedPrompt](), list[CacheUse]()
+    return tuple(iter_cache_uses(trace, sizes, sent=sent))
+
+
+def iter_cache_uses(trace: Trace, sizes: Sequence[int] | None = None, *, sent: bool = True) -> Iterator[CacheUse]:
+    """Yield what `simulate_prompt_cache` returns, as the plans are read.
+
+    Args:
+        trace: See `simulate_prompt_cache`.
+        sizes: See `simulate_prompt_cache`.
+        sent: See `simulate_prompt_cache`.
+    """
+    session, lines = trace.session, dict[str, _CachedPrompt]()
     rules = _find_all_rules(trace)
     recorded = read_recorded_cache(session, rules) if sent else RecordedCache((CacheFact(),) * len(trace.plans), {})
     for n, (plan, fact) in enumerate(zip(trace.plans, recorded.facts, strict=False)):
         size = trace.count_tokens(n) if sizes is None else sizes[n]
         how, shortest = rules[plan.model]
         if plan.verdict == "refuse":
-            found.append(CacheUse(sent=False))
+            yield CacheUse(sent=False)
             continue
-        if how.how == "none" or not fact.asked:
-            found.append(CacheUse(plain=size))
+        if how.how == "none" or not fact.requested:
+            yield CacheUse(plain=size)
             continue
         known = plan.model == (plan.request.requested_model or plan.model)  # a policy sends it to the recorded model
         step = _CacheStep(
@@ -128,13 +139,12 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None, *, s
             static=recorded.static.get(plan.model, 0),
         )
         kept, lines[plan.model] = step.use_cache(lines.get(plan.model))
-        found.append(kept)
-    return tuple(found)
+        yield kept
 
 
 def _find_all_rules(trace: Trace) -> dict[str, tuple[CacheRules, int]]:
     """By model that the record or the policy asks: the rules of its cache, and its shortest cached prefix in tokens."""
-    models = {plan.model for plan in trace.plans} | {request.model for request in trace.session.requests}
+    models = {plan.model for plan in trace.outlines} | {request.model for request in trace.session.requests}
     facts = {model: trace.prices.find_facts(model) for model in models}
     rules = {model: find_rules(found) for model, found in facts.items()}
     return {model: (rule, rule.find_shortest_prefix(facts[model])) for model, rule in rules.items()}
@@ -142,8 +152,8 @@ def _find_all_rules(trace: Trace) -> dict[str, tuple[CacheRules, int]]:
 
 def _find_lifetime(rules: CacheRules, plan: Plan, fact: CacheFact) -> float:
     """Seconds that what a request writes lives: as it asks for, or as the record bought."""
-    asked = plan.request.settings.get("prompt_cache_retention") or ("1h" if fact.hour else "5m")
-    return rules.lives.get(str(asked), next(iter(rules.lives.values())))
+    retention = plan.request.settings.get("prompt_cache_retention") or ("1h" if fact.hour else "5m")
+    return rules.lives.get(str(retention), next(iter(rules.lives.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +180,22 @@ class _CacheStep:
         if self.size < self.shortest:
             return CacheUse(plain=self.size), _CachedPrompt(self.plan, self.size, then)
         at = self._find_common(line)[0] if line else self.plan.seen.stop
-        held, kept = self._find_held(line, now), self._find_kept(at)
-        left = held[: bisect_right(held, max(at, STATIC) if self.fact.alive else at, key=_END)]
+        entries, kept = self._find_held(line, now), self._find_kept(at)
+        left = entries[: bisect_right(entries, max(at, STATIC) if self.fact.alive else at, key=_END)]
         marks = self._find_breakpoints()
         while left and left[-1].end != STATIC and not self._is_found(left[-1].end, marks):
             del left[1 if left[0].end == STATIC else 0 :]  # entries before it are further away
         if kept is not None:  # lost for this request, whatever the prompt
-            held = held[: bisect_right(held, kept, key=_END)]
-        found = left[: bisect_right(left, held[-1].end, key=_END)] if held else []
-        read = min(found[-1].tokens, self.size) if found else 0
+            entries = entries[: bisect_right(entries, kept, key=_END)]
+        found = left[: bisect_right(left, entries[-1].end, key=_END)] if entries else []
+        known = self.fact.static if found and found[-1].end == STATIC else 0
+        read = min(known or found[-1].tokens, self.size) if found else 0
         for end in (STATIC, *marks):
             place = bisect_left(left, end, key=_END)
             size = self._count_until(end)
             if (place == len(left) or left[place].end != end) and size >= self.shortest:
                 left.insert(place, _Entry(end, size, self.lives))
-        most = held[-1].tokens if held else 0
+        most = entries[-1].tokens if entries else 0
         written = self.size - read
         use = CacheUse(
             read=read,
@@ -202,9 +213,9 @@ class _CacheStep:
 
     def _find_held(self, line: _CachedPrompt | None, now: float | None) -> list[_Entry]:
         """What the cache holds when the request meets it."""
-        fact, held = self.fact, line.find_alive(now) if line else []
+        fact, entries = self.fact, line.find_alive(now) if line else []
         if not fact.alive:
-            return held
+            return entries
         static = min(fact.alive, self.static or self._count_static())
         others = [e for e in line.entries if e.end != STATIC and e.tokens <= fact.alive + LEAST_LOSS] if line else []
         if line is None and fact.alive > static + LEAST_LOSS and not self.plan.is_changed:
@@ -277,8 +288,8 @@ class _CacheStep:
         return max(0, self.size - self._count_from(self.plan.seen, end))
 
     def _count_static(self) -> int:
-        counted = round(self.terms.scale * sum(self.plan.seen.counts[:2]))
-        hidden = self.static if self.static and self.terms.prefix > counted else self.terms.prefix
+        counted = round(self.terms.get_scale(0) * self.plan.static_tokens)
+        hidden = self.static if self.static and self.terms.prefix + self.terms.earlier > counted else self.terms.prefix
         return min(self.size, hidden + counted)
 
 

@@ -184,22 +184,11 @@ def apply_provider_edits(
         recorded: The request was really sent, so its response says what was done.
     """
     known = [_find_state(ctx.previous, part) for part in parts]
-    if previous and not (_hold(previous, decisions, reads=bool(parts)) and not (recorded and any(d.splice for d in decisions))):
-        previous = None
-    same = previous is not None and previous.request.settings.get(CONTEXT_MANAGEMENT) == ctx.request.settings.get(
-        CONTEXT_MANAGEMENT
-    )
-    if previous is None or not (_covers_applied(previous.request, ctx.request) if recorded else same and all(known)):
-        carried = None
-    else:
-        carried = previous
-    found = Seen(after)
-    if (
-        carried
-        and carried.seen is carried.after
-        and not (decisions or parts)
-        and _is_unaffected(ctx, carried, recorded=recorded)
-    ):
+    carried, found = None, Seen(after)
+    if previous and _hold(previous, decisions, reads=bool(parts)) and not (recorded and any(d.splice for d in decisions)):
+        same = _covers_applied(previous.request, ctx.request) if recorded else _same_edits(previous, ctx) and all(known)
+        carried = previous if same else None
+    if carried and _saw_all(carried, decisions, parts) and _is_unaffected(ctx, carried, recorded=recorded):
         return found
     if carried:
         found.carry_over(carried, ctx, decisions)
@@ -212,6 +201,16 @@ def apply_provider_edits(
         left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
         found.states.append(StepState(part.rule.name, part.params, left))
     return found
+
+
+def _saw_all(previous: Plan, decisions: Sequence[Decision], parts: Sequence[Step]) -> bool:
+    """Whether the model saw all that was sent, and nothing changed since but new blocks."""
+    return previous.seen is previous.after and not (decisions or parts)
+
+
+def _same_edits(previous: Plan, ctx: Ctx) -> bool:
+    """Whether a request orders the same edits from the provider as the one before."""
+    return bool(previous.request.settings.get(CONTEXT_MANAGEMENT) == ctx.request.settings.get(CONTEXT_MANAGEMENT))
 
 
 def _is_unaffected(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:

@@ -25,20 +25,22 @@ class CacheFact(NamedTuple):
     """What the record shows of the cache at one request. The default: nothing beyond the provider's rules.
 
     Attributes:
-        asked: False where the request asked for no caching.
+        requested: False where the request did not request caching.
         kept: entries that end behind this address were not found, without a cause in the log (`NOTHING` = none was); None = all
             were. They may be found again by a later request.
         edited: the first address at which the tool changed what it had sent; None = nowhere. A loss at an edit counts only for
             prompts that differ there or earlier.
         alive: tokens that were read although no entry that the session wrote could be alive; 0 = none.
         hour: share of the written tokens that live for an hour, 0 to 1.
+        static: tokens of system prompt and tools that were read where nothing behind them was; 0 = more was, or nothing.
     """
 
-    asked: bool = True
+    requested: bool = True
     kept: int | None = None
     edited: int | None = None
     alive: int = 0
     hour: float = 0.0
+    static: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class _Line:
     used: float | None = None
     static: int = 0
     hour: float = 0.0
-    asked: bool = True
+    requested: bool = True
 
     def compare(self, request: Request, usage: Usage, edited: int | None, *, restarted: bool) -> CacheFact:
         """What a request's read shows beyond what the entries explain.
@@ -82,9 +84,9 @@ class _Line:
         if usage.cache_creation_input_tokens:
             self.hour = min(1.0, usage.cache_creation_1h_input_tokens / usage.cache_creation_input_tokens)
         if self.rules.how == "marked" and usage.prompt_tokens >= self.shortest:
-            self.asked = bool(read or usage.cache_creation_input_tokens)
-        if not self.asked:
-            return CacheFact(asked=False)
+            self.requested = bool(read or usage.cache_creation_input_tokens)
+        if not self.requested:
+            return CacheFact(requested=False)
         expected = 0 if restarted else self._count_expected(request, edited)
         if read > LEAST_LOSS and (restarted or not self.entries or read < self.entries[-1].tokens - LEAST_LOSS):
             self.static = min(self.static or read, read)
@@ -93,7 +95,8 @@ class _Line:
             found = found._replace(kept=NOTHING)  # nothing of what was sent before without being billed
         elif expected - read > LEAST_LOSS:
             ends = {NOTHING: 0, STATIC: self.static or read} | {entry.stop: entry.tokens for entry in self.entries}
-            found = found._replace(kept=min(ends, key=lambda end: abs(ends[end] - read)))
+            kept = min(ends, key=lambda end: abs(ends[end] - read))
+            found = found._replace(kept=kept, static=read if kept == STATIC else 0)
         elif read - expected > LEAST_LOSS:
             found = found._replace(alive=read)
         if edited is not None or restarted:
@@ -136,7 +139,7 @@ def read_recorded_cache(session: Session, models: Mapping[str, tuple[CacheRules,
         line, usage, before = lines[request.model], request.usage, seen.get(request.model)
         silent = line.rules.how == "none" or (line.rules.how == "prefix" and request.model not in reads)
         if silent or usage is None or not usage.prompt_tokens or usage.iterations:
-            facts.append(CacheFact(asked=line.asked, hour=line.hour))
+            facts.append(CacheFact(requested=line.requested, hour=line.hour))
             continue
         first = before.n + 1 if before else 0
         edited = min((edits[n] for n in range(first, request.n + 1) if n in edits), default=None)

@@ -3,7 +3,7 @@
 `lint` checks against Anthropic's Messages API. For OpenAI and Google only mistakes count that were reported with the API's own
 words; each pattern names its report. No report was found for: who may speak first, white space, ids, thinking, one name for two
 tools at OpenAI. Google refuses an answer with a call as first message (google-gemini/gemini-cli#11814), but not other answers;
-`lint` does not tell these apart. Other providers are not judged.
+`lint` does not separate these. Other providers are not judged.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ not, and what they show of each file before the compaction gives its size. Reads
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from turnscope.counting.ledger import Ledger
@@ -35,7 +36,8 @@ def estimate_reinjected_files(session: Session, request: Request, ledger: Ledger
     """
     if session.source != SOURCE or EXACT_REQUESTS in session.about:
         return 0
-    newest = next((m for m in reversed(session.messages) if m.stop <= request.cut and m.origin == "summary"), None)
+    before = session.messages[: bisect_right(session.messages, request.cut, key=lambda message: message.stop)]
+    newest = next((message for message in reversed(before) if message.origin == "summary"), None)
     end = newest.start if newest else request.cut
     if any(block.kind == HELD for block in session.blocks[end : request.cut]):
         return 0
@@ -48,11 +50,11 @@ def estimate_reinjected_files(session: Session, request: Request, ledger: Ledger
 def _find_sizes(blocks: tuple[Block, ...], ledger: Ledger) -> dict[str, int]:
     """Tokens of each file that was read or written, the last one last."""
     found: dict[str, int] = {}
-    for block, path, given in _iter_file_calls(blocks):
+    for block, path, arguments in _iter_file_calls(blocks):
         known = found.pop(path, 0)
         if block.name == WRITE:
             known = ledger.count_tokens(block.at, block.at + 1)
-        elif block.name == READ and not any(given.get(part) is not None for part in PARTS) and block.pair < len(blocks):
+        elif block.name == READ and not any(arguments.get(part) is not None for part in PARTS) and block.pair < len(blocks):
             known = ledger.count_tokens(block.pair, block.pair + 1)
         found[path] = known or IN_PARTS
     return found
@@ -62,6 +64,6 @@ def _iter_file_calls(blocks: tuple[Block, ...]) -> Iterator[tuple[Block, str, Ma
     """Calls that read or write a file and were answered, with its path and their input."""
     for block in blocks:
         if block.kind == "tool_use" and block.pair >= 0 and (block.name in (READ, WRITE) or block.name in EDIT):
-            given = block.raw.get("input") if isinstance(block.raw, Mapping) else None
-            if isinstance(given, Mapping) and (path := find_path(given)):
-                yield block, path, given
+            arguments = block.raw.get("input") if isinstance(block.raw, Mapping) else None
+            if isinstance(arguments, Mapping) and (path := find_path(arguments)):
+                yield block, path, arguments

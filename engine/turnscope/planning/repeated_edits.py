@@ -21,7 +21,7 @@ from turnscope.session.model import Edit, Span
 
 
 def collect_fresh_edits(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdits | None:
-    """Return what the `fresh` decisions changed, in address order; None where they cannot be told apart from the others.
+    """Return what the `fresh` decisions changed, in address order; None where they cannot be separated from the others.
 
     Args:
         decisions: All decisions of the request.

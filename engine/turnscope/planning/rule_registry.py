@@ -1,6 +1,6 @@
 """Every rule by its name: the modules below `turnscope.rules`, those of packages, and the files of the user's folder.
 
-A rule is imported when it is first asked for, so a broken one fails the policies that name it and nothing else.
+A rule is imported when it is first needed, so a broken one fails the policies that name it and nothing else.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ Holds the value and how it is read; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import starmap
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,29 +17,26 @@ from numpy.typing import NDArray
 
 from turnscope import notebook
 from turnscope.counting.ledger import Ledger, build_ledger
-from turnscope.counting.reconciliation import Fit, Ints, StaticHints, Terms, fit_requests
+from turnscope.counting.reconciliation import Fit, Ints, Terms
 from turnscope.counting.tokens import get_counter
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Splice
-from turnscope.envelope.plan import Plan, Verdict, count_read_tokens
+from turnscope.envelope.plan import Plan, Verdict
+from turnscope.numbering import format_request
 from turnscope.planning import policy as policies
-from turnscope.planning.assemble import AS_RECORDED, judge, replay_with_record
-from turnscope.planning.first_request import get_prompt_prior
+from turnscope.planning.assemble import AS_RECORDED, judge
+from turnscope.planning.held_plans import HeldPlans, PlanOutline, PlanSequence, begin_plans
 from turnscope.planning.policy import Policy
+from turnscope.planning.session_fit import RecordStep, fit_session, get_prompt_tokens
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
 from turnscope.session.model import (
-    BEGINS_MID_CONVERSATION,
-    EXACT_REQUESTS,
     Answer,
     Ask,
-    Bucket,
-    Request,
     Session,
     Span,
 )
 
-TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
 State = Literal["here", "replaced", "absent", "unseen", "later"]
 
 
@@ -90,15 +88,18 @@ class BlockStatus:
     def sentence(self) -> str:
         """All of it in one sentence."""
         if self.state == "later":
-            then = f"; request {self.since} is the first that can contain it" if self.since >= 0 else ""
-            return f"It was written after request {self.request} was sent{then}."
+            then = f"; request {format_request(self.since)} is the first that can contain it" if self.since >= 0 else ""
+            return f"It was written after request {format_request(self.request)} was sent{then}."
         if self.by == "server":
             why = self.because or "the provider dropped it"
-            return f"It was sent, but the model has not seen it since request {self.since}: {why}."
+            return f"It was sent, but the model has not seen it since request {format_request(self.since)}: {why}."
         if self.decision is None:
             return "It is sent verbatim; no decision changed it."
-        made, again = self.decision, f", and so at each since {self.since}" if self.since < self.decision.request else ""
-        return f"{made.action} by {made.rule} at request {made.request}{again}: {self.because}."
+        made, again = (
+            self.decision,
+            f", and so at each since {format_request(self.since)}" if self.since < self.decision.request else "",
+        )
+        return f"{made.action} by {made.rule} at request {format_request(made.request)}{again}: {self.because}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +112,13 @@ class Trace:
     >>> trace.plans[55].decisions[0]
     <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
     >>> trace.explain(2, 55).sentence
-    'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
+    'drop by keep_last_pairs at request 56: the last 5 of 6 earlier pairs are kept.'
     """
 
     session: Session
     policy: Policy
     ledger: Ledger
-    plans: Sequence[Plan]
+    plans: Sequence[Plan]  # of a large replay most are planned again when they are read (`held_plans`)
     fits: tuple[Fit, ...]
     prices: Prices = PRICES
 
@@ -125,6 +126,21 @@ class Trace:
         cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
+
+    @property
+    def held(self) -> HeldPlans | None:
+        """What holds the plans; None where they were not planned here."""
+        return self.plans.held if isinstance(self.plans, PlanSequence) else None
+
+    @property
+    def outlines(self) -> Sequence[Plan | PlanOutline]:
+        """What is held of every plan, also where the plan itself would be made again (`held_plans`)."""
+        return self.plans.outlines if isinstance(self.plans, PlanSequence) else self.plans
+
+    @property
+    def record(self) -> Sequence[RecordStep]:
+        """What replays of the same session need of each request as it was sent; () where this is not the record."""
+        return self.plans.record if isinstance(self.plans, PlanSequence) and self.policy.name == AS_RECORDED else ()
 
     def get_terms(self, request: int) -> Terms:
         """Return what converts counted tokens of a request to the provider's tokens.
@@ -136,35 +152,36 @@ class Trace:
         Raises:
             IndexError: There is no such request.
         """
-        fit = self._find_fit(request)
+        fit, plan = self._find_fit(request), self.outlines[request]
         if self.policy.name != AS_RECORDED:
-            return fit.policy_terms
-        plan = self.plans[request]
-        return fit.compute_terms(plan.seen.tokens, get_prompt_tokens(plan.request), request)
+            return fit.get_policy_terms(plan.static_tokens)
+        return fit.compute_terms(plan.seen_tokens, get_prompt_tokens(plan.request), request, plan.static_tokens)
 
     def count_tokens(self, request: int) -> int:
         """Return the provider's tokens of a request as it is sent here: the recorded number, else an estimate.
 
         All pages use this number. The error of an estimate is `fit(request).error`.
         """
-        return self.get_terms(request).predict(self.plans[request].seen.tokens)
+        return self.get_terms(request).predict(self.outlines[request].seen_tokens)
 
     def get_verdict(self, request: int) -> Verdict:
         """Return the verdict on a request by what would be sent (`count_tokens`). Its plan has that by what was expected.
 
         A plan learns of its own error only with the next request, so a request may be over its limit that its plan let pass.
         """
-        plan = self.plans[request]
-        return judge(self.policy, plan.decisions, plan.budget, max(self.count_tokens(request), count_read_tokens(plan.server)))
+        plan = self.outlines[request]
+        return judge(self.policy, plan.actions, plan.budget, max(self.count_tokens(request), plan.read_tokens))
 
     @property
     def uncut_tokens(self) -> int:
         """The provider's tokens of all requests, had everything been kept. For display."""
-        kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
-        return sum(
-            self.count_tokens(n) if plan.seen.tokens == size else self._find_fit(n).policy_terms.predict(size)
-            for n, plan, size in kept
-        )
+        return sum(starmap(self._count_uncut, enumerate(self.outlines)))
+
+    def _count_uncut(self, n: int, plan: Plan | PlanOutline) -> int:
+        size = self.ledger.total[plan.request.cut]
+        if plan.seen_tokens == size:
+            return self.count_tokens(n)
+        return self._find_fit(n).get_policy_terms(plan.static_tokens).predict(size)
 
     def _find_fit(self, request: int) -> Fit:
         return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
@@ -179,11 +196,13 @@ class Trace:
             f"{len(self.plans):,} requests, {sum(plan.is_changed for plan in self.plans):,} changed, {over:,} over the limit"
         ]
         facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
-        facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
+        facts += (
+            [f"largest: requests[{top.request.n}], {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
+        )
         parts = [*map(notebook.render_line, facts), *([notebook.render_bar(top.seen.buckets)] if top else [])]
         rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._sum_effects().items()]
         parts += (
-            [notebook.render_table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)]
+            [notebook.render_table(("rule", "did", "times", "first in requests[n]", "counted tokens taken out"), rows)]
             if rows
             else []
         )
@@ -231,10 +250,12 @@ class Trace:
 
     def get_decision(self, number: int) -> Decision:
         """Return a decision by its number in the trace. IndexError where there is none."""
-        place = bisect_right(self.plans, number, key=lambda plan: plan.first) - 1
-        while place >= 0 and not self.plans[place].decisions:
-            place -= 1
-        return self.plans[place].decisions[number - self.plans[place].first]
+        plan = self.plans[self.find_deciding_request(number)]
+        return plan.decisions[number - plan.first]
+
+    def find_deciding_request(self, number: int) -> int:
+        """Return the request at which a decision was made, by its number in the trace; -1 = there is none."""
+        return bisect_right(self.outlines, number, key=lambda plan: plan.first) - 1
 
     def explain(self, at: int, request: int) -> BlockStatus:
         """Return why a block is in a request, or is not.
@@ -266,7 +287,7 @@ class Trace:
 
     def find_first_request(self, at: int) -> int:
         """Return the first request that block `at` can be part of; the number of requests where none can."""
-        return bisect_right(self.plans, at, key=lambda plan: plan.request.cut)
+        return bisect_right(self.outlines, at, key=lambda plan: plan.request.cut)
 
     def iter_shown_spans(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
         """Yield for each block the spans of requests whose prompt showed it to the model verbatim; () = none did."""
@@ -288,7 +309,8 @@ class Trace:
 
     def _find_server_decision(self, at: int, request: int) -> Decision | None:
         """The decision of the provider that removed block `at`, which was sent."""
-        made = (decision for plan in reversed(self.plans[: request + 1]) for decision in plan.server)
+        edited = (n for n in range(request, -1, -1) if self.outlines[n].is_server_edited)
+        made = (decision for n in edited for decision in self.plans[n].server)
         return next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), None)
 
     def find_offline_asks(self) -> tuple[Ask, ...]:
@@ -366,88 +388,12 @@ def trace(
     """
     chosen = policies.load(policy) if isinstance(policy, str) else policy
     prices = prices.add_evidence(session)
-    sent = record.plans if record else ()
-    pairs = tuple(replay_with_record(session, chosen, ledger, build_own_ledger(session, chosen), prices=prices, sent=sent))
-    fits = record.fits if record else fit_session(session, session.requests, [sent.seen.tokens for _, sent in pairs])
-    return Trace(session, chosen, ledger, plans=tuple(plan for plan, _ in pairs), fits=fits, prices=prices)
-
-
-def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
-    """Return what is hidden in the requests of a session, and their scale. All pages use this fit.
-
-    Args:
-        session: The session.
-        requests: Its requests.
-        sizes: Counted tokens of each request.
-    """
-    held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
-    compactions = {seen.request for seen in session.observed if seen.edit.action == "condense"}
-    billed = ((request, get_prompt_tokens(request)) for request in requests)  # an earlier pass had another prompt
-    recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
-    models = [request.model for request in requests]
-    begun = session.about.get(BEGINS_MID_CONVERSATION) is True
-    fits = fit_requests(
-        np.array(sizes, dtype=np.int64),
-        recorded,
-        models,
-        known_static=bool(held) and not lacks_tools(session),
-        compactions=compactions,
-        mid_conversation=begun,
-        tools=Bucket.TOOLS in held,
-        hints=StaticHints(partial(changes_static, session, requests), get_prompt_prior(session)[0]),
-    )
-    if EXACT_REQUESTS in session.about:
-        return tuple(replace(fit, whole=True) for fit in fits)
-    logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
-    return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
-
-
-def _measure_cut(fit: Fit, logged: Collection[int], recorded: Ints, sizes: Sequence[int]) -> Fit:
-    """Return the fit with the cut at its start as it was billed: what the prompt fell by, and what came in.
-
-    There is none where the log tells of content that was cleared and that it does not hold (`logged`).
-    """
-    start, before = fit.start, np.flatnonzero(recorded[: fit.start] >= 0)
-    last = int(before[-1]) if len(before) else -1
-    if any(last < n <= start for n in logged):
-        return replace(fit, cut_at_start=0)
-    if last < 0 or recorded[start] < 0:
-        return fit
-    gone = int(recorded[last] - recorded[start]) + round(fit.scale * (sizes[start] - sizes[last]))
-    return replace(fit, cut_at_start=gone) if gone > 0 else fit
-
-
-def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:
-    """Whether a log shows that system prompt or tools changed at a request.
-
-    Tools were searched for, or most of what was cached was not read again.
-
-    Args:
-        session: The session.
-        requests: Its requests.
-        number: Number of the request.
-    """
-    if number == 0:
-        return False
-    last, request = requests[number - 1], requests[number]
-    results = (block for block in session.blocks[last.cut : request.cut] if block.kind == "tool_result")
-    if any(TOOL_REFERENCE in block.text for block in results):
-        return True
-    if last.usage is None or request.usage is None or last.model != request.model:
-        return False
-    held = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
-    return request.usage.cache_read_input_tokens < held // 2
-
-
-def lacks_tools(session: Session) -> bool:
-    """Return whether the log holds the system prompt, and calls of tools, but not their definitions: these alone are hidden."""
-    held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
-    return held == {Bucket.SYSTEM} and any(block.kind == "tool_use" for block in session.blocks)
-
-
-def get_prompt_tokens(request: Request) -> int:
-    """Return the recorded prompt tokens of a request; -1 where the log has none. Zeros mean that nothing was recorded."""
-    return request.usage.answered_prompt_tokens or -1 if request.usage else -1
+    own, known = build_own_ledger(session, chosen), record.record if record else ()
+    growing = begin_plans(session, chosen, ledger, own, prices=prices, record=known)
+    deque(growing.grow(), maxlen=0)
+    sizes, statics = [step.tokens for step in growing.record], [step.static for step in growing.record]
+    fits = record.fits if record else fit_session(session, session.requests, sizes, statics)
+    return Trace(session, chosen, ledger, plans=PlanSequence(growing), fits=fits, prices=prices)
 
 
 def build_own_ledger(session: Session, policy: Policy) -> Ledger | None:

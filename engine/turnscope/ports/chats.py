@@ -35,7 +35,12 @@ class Chat(NamedTuple):
 
 
 def find_stored(session: Session, tool: str) -> Mapping[str, Any]:
-    """Return what a tool stored with messages, by message id."""
+    """Return what a tool stored with messages, by message id.
+
+    Args:
+        session: The session.
+        tool: The name of the tool.
+    """
     stored = session.about.get("stored")
     chat = stored.get(tool) if isinstance(stored, Mapping) else None
     return chat if isinstance(chat, Mapping) else {}
@@ -90,7 +95,12 @@ def _memoize_reading(tool: str) -> Callable[[Ctx], Chat]:
 
 
 def get_chat(ctx: Ctx, tool: str = "") -> Chat:
-    """Return the session as a chat with the stored data of a tool. It is read once."""
+    """Return the session as a chat with the stored data of a tool. It is read once.
+
+    Args:
+        ctx: The context of the request.
+        tool: The name of the tool; "" = no stored data.
+    """
     return _memoize_reading(tool)(ctx)
 
 

@@ -105,7 +105,12 @@ def count_row_tokens(own: Ledger, row: Row, frame: int) -> int:
 
 
 def build_content(session: Session, row: Row) -> str | list[JSON] | None:
-    """Return the `content` of a row: a string, a list of parts without calls, or None if there is neither."""
+    """Return the `content` of a row: a string, a list of parts without calls, or None if there is neither.
+
+    Args:
+        session: The session.
+        row: The row.
+    """
     blocks = session.blocks[row.start : row.stop]
     if row.role == "tool":
         content = blocks[0].raw.get("content") if isinstance(blocks[0].raw, Mapping) else None
@@ -131,7 +136,12 @@ def build_raws(blocks: Iterable[Block]) -> list[JSON]:
 
 
 def list_text_blocks(session: Session, row: Row) -> list[Block]:
-    """Return the blocks that hold the text of a row."""
+    """Return the blocks that hold the text of a row.
+
+    Args:
+        session: The session.
+        row: The row.
+    """
     blocks = session.blocks[row.start : row.stop]
     return [b for b in blocks if row.role == "tool" or isinstance(b.raw, str) or _get_type(b.raw) == "text"]
 
@@ -171,7 +181,12 @@ def replace_text(
 
 
 def is_intact(envelope: Envelope, row: Row) -> bool:
-    """Return whether every block of a row is verbatim: no earlier rule replaced any."""
+    """Return whether every block of a row is verbatim: no earlier rule replaced any.
+
+    Args:
+        envelope: The envelope.
+        row: The row.
+    """
     at = row.start
     while at < row.stop:
         piece = envelope.find_piece(at)
@@ -182,7 +197,14 @@ def is_intact(envelope: Envelope, row: Row) -> bool:
 
 
 def iter_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
-    """Yield the spans in `[start, stop)` that are still sent, without tool definitions. No span cuts a placeholder."""
+    """Yield the spans in `[start, stop)` that are still sent, without tool definitions. No span cuts a placeholder.
+
+    Args:
+        ctx: The context of the request.
+        envelope: The envelope.
+        start: The first block.
+        stop: The block after the last one.
+    """
     if start < stop:
         first, last = envelope.find_piece(start), envelope.find_piece(stop - 1)
         start = first.stop if first.body and first.start < start else start

@@ -21,7 +21,7 @@ USUAL_MINIMUM = 1_024  # tokens of the shortest cached prefix, for models whose 
 class CacheRules(msgspec.Struct, frozen=True):
     """The cache of one provider.
 
-    `how`: marked (cached up to the breakpoints that a request sets), prefix (the longest beginning, without being asked), or
+    `how`: marked (cached up to the breakpoints that a request sets), prefix (the longest beginning, without a mark), or
     none. `minimum`: tokens of the shortest cached prefix. `step`: the length of a cached prefix is a multiple of so many
     tokens. `lives`: seconds after the last use, by the name under which a request asks for it, the default first. `lookback`:
     blocks that are searched before a breakpoint.

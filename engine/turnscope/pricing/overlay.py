@@ -12,7 +12,7 @@ The module reads `overlay.json` and a user's file of the same form, merged over 
      "unpriced": [{"match": "^local-"}]}
 
 Sizes are in tokens, prices in USD per million tokens. `long` is a tier as factors of the rates below it, for providers without
-a tier of their own. Until the day `larger_since` a request got `standard_window` unless it asked for `window`. Every key may be
+a tier of their own. Until the day `larger_since` a request got `standard_window` unless it requested `window`. Every key may be
 left out. `prices` looks names up.
 """
 

@@ -1,6 +1,6 @@
 """What a model is and what a request costs: windows, limits, tokenizer families, rates and costs, as dated data.
 
-Prices come from the installed package genai-prices (data only, it is never asked to update itself). Everything else and a few
+Prices come from the installed package genai-prices (data only, it never updates itself). Everything else and a few
 missing models come from the overlays. The module holds no usage and no cache rules. It does not price what is billed per call
 rather than per token (web searches, hosted tools).
 
@@ -53,7 +53,7 @@ class ModelFacts:
     name: str
     provider: str = ""
     window: int | None = None
-    standard_window: int | None = None  # what requests got before `larger_since` unless they asked for `window`
+    standard_window: int | None = None  # what requests got before `larger_since` unless they requested `window`
     larger_since: str = ""  # day, as 2026-03-13
     max_output: int | None = None
     min_cache_prefix: int | None = None  # a shorter prefix is not cached
@@ -275,8 +275,8 @@ class Prices:
             model: The model, as requests name it.
             request: Number of the request; None = the newest.
         """
-        held = (each for each in self.evidence if each.model == model and (request is None or each.start <= request))
-        return max(held, key=lambda each: each.start, default=None)
+        evidence = (each for each in self.evidence if each.model == model and (request is None or each.start <= request))
+        return max(evidence, key=lambda each: each.start, default=None)
 
     def find_window(self, session: Session, request: Request) -> int | None:
         """Find the context window of a request, in tokens: as reported with it, else by the evidence; None = unknown.

@@ -57,6 +57,7 @@ class Alignment:
         Args:
             body: Its body.
             answer: The message that came back; None = none.
+            compacted: Whether its tool had compacted the conversation, so that no old message was altered.
             **about: Fields of `model.Request`, and `answered_at`.
         """
         for name in ("tools", "system"):

@@ -17,16 +17,21 @@ import orjson
 from turnscope.reading.source import Source
 from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
+from turnscope.session.usage import parse_usd
 
 REQUEST_KEYS = ("request", "request_body", "requestBody", "body", "params", "req")
 RESPONSE_KEYS = ("response", "response_body", "responseBody", "res")
 BODY_KEYS = ("parsed_body", "body", "json", "string", "body_raw", "data")  # keys under which HTTP records keep the body
-TIME_KEYS = ("timestamp", "sent_at", "created_at", "recorded_at", "time", "started_at", "logged_at")
+TIME_KEYS = "timestamp sent_at created_at recorded_at time started_at logged_at request_created_at".split()
+ANSWER_TIME_KEYS = ("answered_at", "response_created_at", "endTime")  # next to the body, as gateways write them
+STATUS_KEYS = ("status_code", "status", "statusCode", "response_status", "response_status_code")
+USD_KEYS = ("response_cost", "spend", "costUSD", "cost_usd")  # dollars that a gateway computed for a call
 ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
 # Keys of a message in either API. Tools that store messages add their own keys: ids, times, titles.
 MESSAGE_KEYS = frozenset(
     "role content name tool_calls tool_call_id function_call refusal audio annotations reasoning reasoning_content "
-    "reasoning_details thinking prefix partial cache_control".split()
+    "reasoning_details thinking prefix partial cache_control provider_specific_fields thinking_blocks images "
+    "total_tokens".split()
 )
 BODY_FIELDS = frozenset(
     "model messages max_tokens max_completion_tokens system tools tool_choice temperature top_p top_k stop stop_sequences "
@@ -52,6 +57,7 @@ class Exchange:
     answered_at: float | None = None
     status: int = 0
     error: str = ""  # why there is no answer; "" where there is one, or the reason is unknown
+    usd: float | None = None  # dollars, as the log has them
 
 
 def read_exchanges(source: Source) -> Iterator[Exchange | Note]:
@@ -67,7 +73,7 @@ def read_exchanges(source: Source) -> Iterator[Exchange | Note]:
         else:
             passed += 1
     if passed:
-        yield Note("info", 0, f"{passed} records hold no request body and were skipped")
+        yield Note("warning", 0, f"{passed} records hold no request body and were skipped")
 
 
 def find_exchange(record: Any, line: int) -> Exchange | None:
@@ -79,12 +85,14 @@ def find_exchange(record: Any, line: int) -> Exchange | None:
     """
     if not isinstance(record, Mapping):
         return None
+    if is_gateway_record(record):
+        return _convert_gateway_record(record, line)
     if is_body(record):
         return Exchange(dict(record), None, line)
     for key in REQUEST_KEYS:
         outer = record.get(key)
         body = unwrap_body(outer)
-        if is_body(body):
+        if is_body(body, nested=True):
             sides = [side for side in (outer, record) if isinstance(side, Mapping) and side is not body]
             if any(_is_other_endpoint(side) for side in sides):
                 return None
@@ -96,21 +104,50 @@ def find_exchange(record: Any, line: int) -> Exchange | None:
                 unwrap_body(answer),
                 line,
                 _find_first(map(_find_time, sides)),
-                _find_first(_find_time(side) for side in back),
+                _find_first(_find_time(side) for side in back) or _find_answer_time(record),
                 status,
+                usd=_find_first(parse_usd(record.get(key)) for key in USD_KEYS),
             )
     return None
 
 
-def is_body(value: Any) -> bool:
+def is_gateway_record(record: Mapping[str, Any]) -> bool:
+    """Whether a record is LiteLLM's of a call: messages and parameters apart, its response next to them."""
+    return {"messages", "response", "startTime"} <= record.keys() and bool(record.keys() & {"model_parameters", "call_type"})
+
+
+def _convert_gateway_record(record: Mapping[str, Any], line: int) -> Exchange | None:
+    sent = unwrap_body(record.get("proxy_server_request"))
+    messages, parameters = unwrap_body(record.get("messages")), record.get("model_parameters")
+    about = parameters if isinstance(parameters, Mapping) else {}
+    body = sent if is_body(sent, nested=True) else {**about, "model": record.get("model"), "messages": messages}
+    if not is_body(body, nested=True):
+        return None
+    answer = unwrap_body(record.get("response"))
+    failed = record.get("status") == "failure"
+    response = answer if isinstance(answer, (Mapping, str)) and answer and not failed else None
+    error = (as_text(record.get("error_str")) or "error") if failed else ""
+    usd = _find_first(parse_usd(record.get(key)) for key in USD_KEYS)
+    started, ended = (parse_time(record.get(key)) for key in ("startTime", "endTime"))
+    return Exchange(dict(body), response, line, started, ended, error=error, usd=usd)
+
+
+def is_body(value: Any, *, nested: bool = False) -> bool:
     """Whether a value is a request body with messages, and no file in which a tool stores messages.
 
-    A body has the keys of an API. Other keys are accepted where the rest asks for something as only a request does.
+    A body has the keys of an API. Other keys are accepted where the rest asks for something as only a request does; other keys
+    of a message, where the body names a model and has no key of another kind, but more than a tool's store would.
+
+    Args:
+        value: The value.
+        nested: It stands under a key that says that it was sent.
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list) or not value["messages"]:
         return False
-    if not all(_is_message(m) and m.keys() <= MESSAGE_KEYS for m in value["messages"][:8]):
+    if not all(map(_is_message, value["messages"][:8])):
         return False
+    if not all(m.keys() <= MESSAGE_KEYS for m in value["messages"][:8]):
+        return isinstance(value.get("model"), str) and value.keys() <= BODY_FIELDS and (nested or len(value) > 2)
     return value.keys() <= BODY_FIELDS or (isinstance(value.get("model"), str) and len(value.keys() & BODY_FIELDS) > 2)
 
 
@@ -177,7 +214,10 @@ def iter_records(source: Source) -> Iterator[tuple[Any, int]]:
     """
     head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
-        yield from _iter_interactions(_load_yaml(source.data)) if is_cassette(head) else ()
+        if is_cassette(head):
+            if "cassette" not in source.cache:
+                source.cache["cassette"] = _load_yaml(source.data)
+            yield from _iter_interactions(source.cache["cassette"])
         return
     document = source.document
     if isinstance(document, list):
@@ -187,7 +227,13 @@ def iter_records(source: Source) -> Iterator[tuple[Any, int]]:
             yield from ((value, number) for number, value in enumerate(document, 1))
     elif isinstance(document, dict):
         recorded = document.get("interactions") or document.get("http_interactions")
-        yield from _iter_interactions(document) if isinstance(recorded, list) else [(document, 1)]
+        listed = document.get("data")  # a gateway's answer to a query for its log
+        if isinstance(recorded, list):
+            yield from _iter_interactions(document)
+        elif isinstance(listed, list) and not document.keys() & {"messages", *REQUEST_KEYS}:
+            yield from ((value, number) for number, value in enumerate(listed, 1))
+        else:
+            yield document, 1
     else:
         yield from source.iter_records()
 
@@ -244,7 +290,7 @@ def _is_other_endpoint(side: Mapping[str, Any]) -> bool:
 
 
 def _find_status(side: Mapping[str, Any]) -> int | None:
-    for key in ("status_code", "status", "statusCode"):
+    for key in STATUS_KEYS:
         code = side.get(key)
         code = code.get("code") if isinstance(code, Mapping) else code
         if isinstance(code, int) and not isinstance(code, bool):
@@ -254,6 +300,10 @@ def _find_status(side: Mapping[str, Any]) -> int | None:
 
 def _find_time(side: Mapping[str, Any]) -> float | None:
     return next((at for key in TIME_KEYS if (at := parse_time(side.get(key))) is not None), None)
+
+
+def _find_answer_time(record: Mapping[str, Any]) -> float | None:
+    return next((at for key in ANSWER_TIME_KEYS if (at := parse_time(record.get(key))) is not None), None)
 
 
 def parse_time(value: Any) -> float | None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from turnscope.errors import ImporterError, UnknownFormat, UnreadableFile
 from turnscope.extensions import report_problem
 from turnscope.reading import json_forms
+from turnscope.reading.guards import guard_own
 from turnscope.reading.import_errors import make_ambiguous_format_error, make_unknown_format_error
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_importers
@@ -42,7 +43,7 @@ def _score(importer: Importer, source: Source) -> int:
     Its failure is reported once, and again where nothing else fits.
     """
     try:
-        return importer.sniff(source)
+        return guard_own(importer).sniff(source)
     except ImporterError as error:
         report_problem(f"sniff {importer.name}", error.what)
         return 0

@@ -1,6 +1,6 @@
 """Sources that hold others: folders, zip archives that are read in place, and SQLite databases that are read from a copy.
 
-`open_source` makes a `Source` of any path: of a gzip file its content, of UTF-16 text UTF-8. The module knows no format.
+`open_source` makes a `Source` of any path: of a gzip or zstd file its content, of UTF-16 UTF-8. The module knows no format.
 """
 
 from __future__ import annotations
@@ -10,16 +10,25 @@ import os
 import posixpath
 import shutil
 import sqlite3
-import zipfile
+import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any
+
+if sys.version_info >= (3, 14):
+    import zipfile
+
+    from compression import zstd
+else:
+    from backports import zstd
+    from backports.zstd import zipfile  # the standard library's, which reads members packed with zstd from 3.14 on
 
 from turnscope.errors import ArchiveTooLarge, UnreadableFile
 from turnscope.reading.source import Kind, Source, make_unreadable_error
@@ -31,7 +40,7 @@ MAX_MEMBERS = 200_000
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # PowerShell writes the output of programs so
 COPY_TRIES = 5  # a database that changes while it is copied is copied again, so many times
 STEPS, STRIDE = 200_000_000, 1_000_000  # steps of SQLite's virtual machine: limit of one query, and between two checks
-_TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)
+_TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error, zstd.ZstdError)
 
 
 def open_source(path: Path) -> Source:
@@ -52,26 +61,44 @@ def open_source(path: Path) -> Source:
     if source.head.startswith(b"SQLite format 3\x00"):
         return Database(path)
     if source.head.startswith(b"\x1f\x8b"):
-        source = Source(path, _inflate(source))
+        source = Source(path, _inflate(source, gzip.open))
+    elif source.head.startswith(b"\x28\xb5\x2f\xfd"):
+        source = Source(path, _inflate(source, zstd.open))
     if source.head.startswith(UTF_16):
         source = Source(path, source.data.decode("utf-16", "replace").encode())
-    if source.head.startswith(b"\x28\xb5\x2f\xfd"):
-        raise UnreadableFile(f"{path.name} is compressed with zstd", hint="Unpack it with `unzstd` and open the result.")
     if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return source
 
 
-def _inflate(source: Source) -> bytes:
-    """Unpack a gzip file. ArchiveTooLarge for one that was made to fill the memory."""
-    room = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * source.size))
+def _inflate(source: Source, unpack: Callable[[Any], Any]) -> bytes:
+    """Unpack a file of gzip or zstd. ArchiveTooLarge for one that was made to fill the memory."""
+    return _unpack(source.path, source.size, source.path, unpack)
+
+
+def unpack_zstd(data: bytes, path: Path) -> bytes:
+    """Unpack bytes that were packed with zstd, as databases hold them.
+
+    Args:
+        data: The packed bytes.
+        path: The file that holds them, for errors.
+
+    Raises:
+        UnreadableFile: The bytes are damaged.
+        ArchiveTooLarge: They were made to fill the memory.
+    """
+    return _unpack(BytesIO(data), len(data), path, zstd.open)
+
+
+def _unpack(packed: Any, size: int, path: Path, unpack: Callable[[Any], Any]) -> bytes:
+    room = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * size))
     try:
-        with gzip.open(source.path) as file:
-            data = file.read(room + 1)
+        with unpack(packed) as file:
+            data: bytes = file.read(room + 1)
     except _TROUBLE as error:
-        raise make_unreadable_error(source.path, error) from error
+        raise make_unreadable_error(path, error) from error
     if len(data) > room:
-        raise _make_too_large_error(source.path, room)
+        raise _make_too_large_error(path, room)
     return data
 
 
@@ -252,6 +279,7 @@ class Database(Source):
                     db.execute("pragma schema_version")
             db = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, check_same_thread=False)
             db.row_factory = sqlite3.Row
+            db.execute("pragma trusted_schema = off")  # a view of the file calls no function that does more than compute
             db.set_progress_handler(self._is_over_limit, STRIDE)
             db.execute("select count(*) from sqlite_master").fetchone()
         except sqlite3.Error as error:

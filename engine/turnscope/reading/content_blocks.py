@@ -32,6 +32,11 @@ def as_rows(value: Any) -> list[Mapping[str, Any]]:
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
+def as_list(value: Any) -> list[Any]:
+    """Give a list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def make_text(value: str) -> list[JSON]:
     """Make a text block; none for an empty text.
 
@@ -63,21 +68,21 @@ def split_thinking(value: str) -> list[JSON]:
     return [*blocks, *make_text(value[at:])] if blocks else make_text(value)
 
 
-def make_call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[str, JSON]:
+def make_call(id: str, name: str, arguments: Any, kind: str = "tool_use") -> dict[str, JSON]:
     """Make a tool call. Arguments as JSON text become the value. What is no JSON object stays as it is.
 
     Args:
         id: Id of the call.
         name: Name of the tool.
-        given: Its arguments.
+        arguments: Its arguments: a value, or JSON as text.
         kind: Type of the block.
     """
-    value = parse_if_json(given) if isinstance(given, str) else given
+    value = parse_if_json(arguments) if isinstance(arguments, str) else arguments
     return {
         "type": kind,
         "id": id,
         "name": name,
-        "input": value if isinstance(value, dict) else {} if given in (None, "") else given,
+        "input": value if isinstance(value, dict) else {} if arguments in (None, "") else arguments,
     }
 
 
@@ -90,8 +95,8 @@ def make_result(id: str, content: Any, failed: bool = False) -> dict[str, JSON]:
         failed: The tool failed.
     """
     blocks = isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content)
-    held = content if isinstance(content, str) or blocks else "" if content is None else dumps(content)
-    return {"type": "tool_result", "tool_use_id": id, "content": held, **({"is_error": True} if failed else {})}
+    text = content if isinstance(content, str) or blocks else "" if content is None else dumps(content)
+    return {"type": "tool_result", "tool_use_id": id, "content": text, **({"is_error": True} if failed else {})}
 
 
 def make_image(address: str) -> dict[str, JSON]:
@@ -128,15 +133,15 @@ def convert_content(parts: Any) -> list[JSON]:
         return make_text(parts)
     blocks: list[JSON] = []
     for part in parts if isinstance(parts, list) else ():
-        held = part if isinstance(part, Mapping) else {"text": extract_text(part)}
-        address = held.get("image_url")
+        fields = part if isinstance(part, Mapping) else {"text": extract_text(part)}
+        address = fields.get("image_url")
         address = address.get("url") if isinstance(address, Mapping) else address
         if isinstance(address, str) and address:
             blocks.append(make_image(address))
-        elif isinstance(held.get("text"), str):
-            blocks += make_text(held["text"])
+        elif isinstance(fields.get("text"), str):
+            blocks += make_text(fields["text"])
         else:
-            blocks.append({"type": "unknown", **held})
+            blocks.append({"type": "unknown", **fields})
     return blocks
 
 
@@ -148,12 +153,12 @@ def convert_google_part(row: Any) -> list[JSON]:
         return []
     if isinstance(row.get("text"), str):
         return make_thinking(row["text"]) if row.get("thought") is True else make_text(row["text"])
-    held = row.get("functionCall")
-    if isinstance(held, Mapping):
-        return [make_call(as_text(held.get("id")) or as_text(held.get("name")), as_text(held.get("name")), held.get("args"))]
-    held = row.get("functionResponse")
-    if isinstance(held, Mapping):
-        return [_convert_google_result(held)]
+    call = row.get("functionCall")
+    if isinstance(call, Mapping):
+        return [make_call(as_text(call.get("id")) or as_text(call.get("name")), as_text(call.get("name")), call.get("args"))]
+    result = row.get("functionResponse")
+    if isinstance(result, Mapping):
+        return [_convert_google_result(result)]
     data = row.get("inlineData")
     if isinstance(data, Mapping):
         kind = as_text(data.get("mimeType"))
@@ -162,18 +167,24 @@ def convert_google_part(row: Any) -> list[JSON]:
     return [{"type": "unknown", **row}]
 
 
-def _convert_google_result(held: Mapping[str, Any]) -> JSON:
+def _convert_google_result(record: Mapping[str, Any]) -> JSON:
     """Convert a `functionResponse`; its media are parts of its own."""
-    given, parts = held.get("response"), held.get("parts")
-    output = given.get("output", given.get("error")) if isinstance(given, Mapping) else given
+    response, parts = record.get("response"), record.get("parts")
+    output = response.get("output", response.get("error")) if isinstance(response, Mapping) else response
     media = [block for part in parts for block in convert_google_part(part)] if isinstance(parts, list) else []
-    id, reported = as_text(held.get("id")) or as_text(held.get("name")), output if isinstance(output, str) else given
+    id, reported = as_text(record.get("id")) or as_text(record.get("name")), output if isinstance(output, str) else response
     if not media:
         return make_result(id, reported)
     return make_result(id, [*make_text(reported if isinstance(reported, str) else dumps(reported)), *media])
 
 
 OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+
+
+MCP_ITEMS = {
+    **dict.fromkeys(("mcp_call", "mcp_list_tools", "mcp_approval_request"), "assistant"),
+    "mcp_approval_response": "user",
+}
 
 
 def convert_item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
@@ -186,21 +197,35 @@ def convert_item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
         found = record.get("summary") or record.get("content")
         return "assistant", make_thinking(extract_text(found) if found else "", as_text(record.get("encrypted_content")))
     if kind in OUTPUT_TYPES:
-        held = record.get("output", record.get("tools"))
-        held = held.get("content", held) if isinstance(held, Mapping) else held
+        result = record.get("output", record.get("tools"))
+        result = result.get("content", result) if isinstance(result, Mapping) else result
         return "user", [
-            make_result(id, convert_content(held) if isinstance(held, list) else held, record.get("status") == "failed")
+            make_result(id, convert_content(result) if isinstance(result, list) else result, record.get("status") == "failed")
         ]
     if kind in ("compaction", "context_compaction"):
         return "user", [{"content": "", **record, "type": "compaction"}]
-    if kind in ("function_call", "custom_tool_call"):
-        return "assistant", [make_call(id, as_text(record.get("name")), record.get("arguments", record.get("input")))]
-    if kind in ("local_shell_call", "tool_search_call"):
-        return "assistant", [make_call(id, kind.removesuffix("_call"), record.get("action", record.get("arguments")))]
-    if kind in ("web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "mcp_call"):
-        given = record.get("action") or {key: value for key, value in record.items() if key not in ("type", "id", "status")}
-        return "assistant", [make_call(id, kind.removesuffix("_call"), given, "server_tool_use")]
+    if kind in ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"):
+        plain = kind in ("local_shell_call", "tool_search_call")
+        named = kind.removesuffix("_call") if plain else as_text(record.get("name"))
+        arguments = record.get("arguments", record.get("action" if plain else "input"))
+        return "assistant", [make_call(id, named, record.get("action", arguments) if plain else arguments)]
+    if kind in MCP_ITEMS:
+        return MCP_ITEMS[kind], _convert_mcp_call(record, id) if kind == "mcp_call" else [dict(record)]
+    if kind in ("web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call"):
+        arguments = record.get("action") or {key: value for key, value in record.items() if key not in ("type", "id", "status")}
+        return "assistant", [make_call(id, kind.removesuffix("_call"), arguments, "server_tool_use")]
     return "", []
+
+
+def _convert_mcp_call(record: Mapping[str, Any], id: str) -> list[JSON]:
+    """Convert a call of a tool that ran at a server, with what came back: both are part of the answer."""
+    use = make_call(id, as_text(record.get("name")), record.get("arguments"), "mcp_tool_use")
+    use["server_name"] = as_text(record.get("server_label"))
+    error, output = record.get("error"), record.get("output")
+    if error is None and output is None:
+        return [use]
+    result = make_result(id, output if output is not None else error, error is not None)
+    return [use, {**result, "type": "mcp_tool_result"}]
 
 
 def join_blocks(blocks: Sequence[JSON]) -> str | list[JSON]:

@@ -15,6 +15,7 @@ from msgspec import structs
 from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.reading.claims import claim, recognize
 from turnscope.reading.containers import open_source
+from turnscope.reading.guards import guard_own
 from turnscope.reading.import_errors import (
     make_nesting_error,
     make_no_message_error,
@@ -22,19 +23,25 @@ from turnscope.reading.import_errors import (
     make_no_such_entry_error,
 )
 from turnscope.reading.importer import Importer
+from turnscope.reading.listing import LOST
 from turnscope.reading.nesting import find_files, may_hold_files, open_file
 from turnscope.reading.source import Entry, Source
-from turnscope.session.model import Session
+from turnscope.session.model import Note, Session
 from turnscope.session.thread import Thread
 
+SKIPPED_SHARE = 0.05  # of a conversation's bytes: more than this in skipped records is reported first
 INSIDE = "#"  # between the name of a file in a folder or archive, and the id of a conversation in that file
 
 
 def list_entries(source: Source) -> Iterator[Entry]:
-    """List the conversations of a source, the main one first. None is read for it."""
+    """List the conversations of a source, the main one first. None is read for it. BrokenFile where it holds none."""
     whole, importer = recognize(source)
     if importer is not None:
-        yield from importer.entries(whole)
+        first = next(entries := guard_own(importer).entries(whole), None)
+        if first is None:
+            raise make_no_message_error(source, importer)
+        yield first
+        yield from entries
         return
     if not may_hold_files(source):
         claim(source)  # says what would be read
@@ -51,15 +58,19 @@ def list_entries(source: Source) -> Iterator[Entry]:
 
 
 def _list_nested(file: Source, importer: Importer) -> Iterator[Entry]:
-    """List the conversations of a file inside. A file that cannot be listed is one entry; its error comes when it is read."""
+    """List the conversations of a file inside. A file that cannot be listed, or holds none, is one entry.
+
+    Its error comes when it is read.
+    """
     listed = 0
     try:
-        for entry in importer.entries(file):
+        for entry in guard_own(importer).entries(file):
             listed += 1
             yield entry
     except (RecursionError, TurnscopeError):  # a broken file must not hide the others
-        if not listed:
-            yield Entry(at=file.modified_at, size=file.size)
+        pass
+    if not listed:
+        yield Entry(at=file.modified_at, size=file.size)
 
 
 def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
@@ -99,15 +110,37 @@ def read_entry(source: Source, id: str = "") -> Thread:
     """
     try:
         file, importer, inner = locate_entry(source, id)
-        entry = next((entry for entry in importer.entries(file) if inner in ("", entry.id)), None)
-        thread = importer.read(file, entry) if entry else None
+        guarded = guard_own(importer)
+        entry = next((entry for entry in guarded.entries(file) if inner in ("", entry.id)), None)
+        thread = guarded.read(file, entry) if entry else None
     except RecursionError as error:
         raise make_nesting_error(source) from error
     if entry is None and inner:
         raise make_no_such_entry_error(source, id)
     if thread is None or not thread.session.blocks:
         raise make_no_message_error(source, importer)
-    return thread
+    if lost := file.cache.get(LOST):
+        thread = Thread(structs.replace(thread.session, notes=(*thread.session.notes, *lost)))
+    return warn_of_skipped(thread, file.size if file.kind == "file" and entry and not entry.id else 0)
+
+
+def warn_of_skipped(thread: Thread, size: int) -> Thread:
+    """Say how much of a conversation is not shown, where that is more than little.
+
+    Args:
+        thread: The conversation.
+        size: Bytes of its file; 0 = others stand in it as well, and the texts that were read count as the rest.
+    """
+    session = thread.session
+    skipped = sum(note.skipped for note in session.notes)
+    if not skipped:
+        return thread
+    read = sum(len(block.text) for block in session.blocks)
+    share = skipped / max(skipped + read, size)
+    if share <= SKIPPED_SHARE:
+        return thread
+    what = f"{share:.0%} of what the log holds of this session ({skipped:,} bytes) is in records that are not shown"
+    return Thread(structs.replace(session, notes=(*session.notes, Note("warning", 0, what))))
 
 
 def read_path(path: Path | str) -> tuple[Session, ...]:

@@ -197,11 +197,12 @@ def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterat
     """Convert a call: without its response where that has an unknown shape, or not at all where the body has one too."""
     for response in (item.response, None):
         try:
-            yield convert(replace(item, response=response))
+            call = convert(replace(item, response=response))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             part = "body" if response is None else "response"
             yield Note("error", item.line, f"the {part} of a call has an unknown shape and was left out: {error}")
         else:
+            yield replace(call, about={**call.about, "logged_usd": item.usd} if item.usd is not None else call.about)
             return
 
 

@@ -73,7 +73,7 @@ def _detect(source: Source) -> tuple[Dialect, bool]:
 
 
 def find_certain_dialect(found: Exchange) -> Dialect:
-    """Find the dialect of a call by its response, or by keys that only one of the two has; "" where nothing tells."""
+    """Find the dialect of a call by its response, or by keys that only one of the two has; "" where nothing shows it."""
     body, response = found.body, found.response
     if isinstance(response, Mapping):
         if "choices" in response:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from turnscope.reading.claims import find_claim
 from turnscope.reading.containers import open_source
-from turnscope.reading.contents import read_entry
+from turnscope.reading.contents import read_entry, warn_of_skipped
 from turnscope.reading.importer import Follower
 from turnscope.session.thread import Thread
 
@@ -26,6 +26,17 @@ class _Rereader:
         return self.read
 
 
+class _Continued:
+    """A file whose format is read on. What is not shown of it is told as it is of a file that was read as a whole."""
+
+    def __init__(self, path: Path, follower: Follower) -> None:
+        self.path, self.follower = path, follower
+
+    def thread(self) -> Thread:
+        read = self.follower.thread()
+        return warn_of_skipped(read, self.path.stat().st_size)
+
+
 def follow(path: Path, id: str = "") -> Follower:
     """Follow a conversation. Raises `TurnscopeError`s only.
 
@@ -37,5 +48,5 @@ def follow(path: Path, id: str = "") -> Follower:
     importer = find_claim(source)
     is_plain_file = source.kind == "file" and not id and "data" not in source.__dict__
     if importer is not None and importer.follow is not None and is_plain_file:
-        return importer.follow(path)
+        return _Continued(path, importer.follow(path))
     return _Rereader(path, id)

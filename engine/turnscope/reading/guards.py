@@ -1,7 +1,7 @@
-"""Guards importers that do not come with Turnscope, so that an error in one cannot stop anything else.
+"""Guards importers, so that an error in one cannot stop anything else: one bad file never stops a folder.
 
-Whatever such an importer raises on a file becomes an `ImporterError` that names the importer, its package and the file. A
-failure that concerns no single file (where a tool keeps its sessions, which files belong together) is reported once.
+Whatever an importer raises on a file becomes an `ImporterError` that names the importer, its package and the file. A failure
+that concerns no single file (where a tool keeps its sessions, which files belong together) is reported once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,15 +21,25 @@ from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
 T = TypeVar("T")
-FIELDS = {"name": str, "title": str, "wants": str, "right": str, "suffixes": tuple, "version": int, "sample": bool}
+OURS = (TurnscopeError, RecursionError)  # of Turnscope's own importers: `contents` says what each means
+FIELDS = {
+    "name": str,
+    "title": str,
+    "wants": str,
+    "right": str,
+    "suffixes": tuple,
+    "names": tuple,
+    "version": int,
+    "sample": bool,
+}
 
 
 def guard_importer(value: object, package: str) -> Importer:
-    """Wrap an importer of a package, so that any call of it is safe.
+    """Wrap an importer, so that any call of it is safe.
 
     Args:
         value: What the package provides.
-        package: Name of the package.
+        package: Name of the package; "" = Turnscope.
 
     Raises:
         TypeError: `value` is no importer, or one of its fields has another type.
@@ -36,20 +47,26 @@ def guard_importer(value: object, package: str) -> Importer:
     importer = check_type(value, Importer)
     for name, wanted in FIELDS.items():
         check_type(getattr(importer, name), wanted)
-    for suffix in importer.suffixes:
-        check_type(suffix, str)
+    for text in (*importer.suffixes, *importer.names):
+        check_type(text, str)
     guard = _Guard(importer, package)
     return replace(
         importer,
         sniff=guard.sniff,
         read=guard.read,
         entries=guard.entries,
-        finds=guard.finds,
+        finds=guard.finds if package else importer.finds,
         related=guard.related,
-        part_of=guard.part_of,
+        part_of=guard.part_of if package else importer.part_of,
         follow=guard.follow if importer.follow else None,
         package=package,
     )
+
+
+@cache
+def guard_own(importer: Importer) -> Importer:
+    """Wrap an importer of Turnscope itself; one of a package is wrapped already."""
+    return importer if importer.package else guard_importer(importer, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,8 @@ class _Guard:
         try:
             return max(0, min(100, check_type(self.importer.sniff(source), int)))
         except Exception as error:
+            if not self.package and isinstance(error, OURS):
+                raise
             raise self.make_error(source.path, error) from error
 
     def read(self, source: Source, entry: Entry) -> Thread:
@@ -94,18 +113,19 @@ class _Guard:
         """Turn whatever is raised on a file into an error of ours. An importer may raise those itself."""
         try:
             yield
-        except TurnscopeError:
-            raise
         except Exception as error:
+            if isinstance(error, TurnscopeError if self.package else OURS):
+                raise
             raise self.make_error(path, error) from error
 
     def make_error(self, path: Path, error: Exception) -> ImporterError:
-        name = self.importer.name
+        name, owner = self.importer.name, self.package or "Turnscope"
+        remedy = f"Report it to the authors of {owner}{', or remove that' if self.package else ''}."
         return ImporterError(
-            f"{path.name} cannot be read: the importer {name!r} of {self.package} failed: {describe(error)}",
-            hint=f"Report it to the authors of {self.package}, or remove that. Files of other formats open as before.",
+            f"{path.name} cannot be read: the importer {name!r} of {owner} failed: {describe(error)}",
+            hint=f"{remedy} Other files open as before.",
             importer=name,
-            source=self.package,
+            source=owner,
         )
 
     def ask(self, what: str, answer: Callable[[], T], default: T) -> T:
@@ -113,7 +133,8 @@ class _Guard:
         try:
             return answer()
         except Exception as error:  # noqa: BLE001 - code of a stranger
-            sentence = f"The importer {self.importer.name!r} of {self.package} failed in `{what}`: {describe(error)}"
+            owner = self.package or "Turnscope"
+            sentence = f"The importer {self.importer.name!r} of {owner} failed in `{what}`: {describe(error)}"
             report_problem(f"{what} {self.importer.name} {self.package}", sentence)
             return default
 

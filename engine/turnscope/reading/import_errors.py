@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from turnscope.errors import BrokenFile, ImporterError, UnknownEntry, UnknownFormat, UnreadableFile
@@ -17,9 +18,30 @@ def make_unknown_format_error(source: Source, importers: Sequence[Importer]) -> 
         source: The file.
         importers: The importers that were tried.
     """
+    if broken := _find_break(source):
+        what, read = broken
+        hint = f"{read} Copy or export it again; what comes before that place is whole."
+        return UnknownFormat(f"{source.path.name} is damaged JSON: {what}", hint=hint)
     tried = explain_refusals(source, importers)
     hint = f"It is {describe_source(source)}. These were tried:\n{_list_refusals(tried)}"
     return UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
+
+
+def _find_break(source: Source) -> tuple[str, str] | None:
+    """Find where a file breaks that begins as one JSON document: the place, and how much was read; None where it does not."""
+    if source.kind != "file" or source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return None
+    if source.document is not None or any(isinstance(value, (dict, list)) for value in source.first):
+        return None
+    text = source.data.decode("utf-8-sig", "replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        read = f"{error.pos:,} of {len(text):,} characters could be read."
+        return f"{error.msg} at line {error.lineno}, column {error.colno}", read
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def make_ambiguous_format_error(source: Source, claims: Sequence[Importer], others: Sequence[Importer]) -> UnknownFormat:

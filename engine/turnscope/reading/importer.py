@@ -56,15 +56,24 @@ class Follower(Protocol):
 class Importer:
     """One format. The defaults suit a format of single files with one conversation each.
 
-    `sniff` scores how well a source's content fits, 0 (not at all) to 100; the best score reads it. `entries` lists its
-    conversations without reading them, the main one first. `read` reads one. `finds` lists where the tool keeps its files.
-    `related` lists the other files that belong to a source's sessions. `part_of` gives the path that opens instead of a file
-    that is part of a session. `suffixes`: names that are looked at in a folder. `follow` reads a growing file on. `version` is
-    counted up by hand when `read` gives something else for the same file: what was read before is then read again.
-
-    For people: `wants` says what its content holds, after "no"; `right` says what is right about the reading. `sample`: it was
-    checked on real files, not only against the tool's own schema. `package`: the package that provides it, "" = Turnscope; it
-    is filled in when the importer is found.
+    Attributes:
+        name: The format's name in stored data.
+        title: Its name for people.
+        sniff: Scores how well a source's content fits, 0 (not at all) to 100. The best score reads it.
+        read: Reads one conversation: `(source, entry)`, where `entry` is one of those that `entries` lists.
+        entries: Lists a source's conversations without reading them, the main one first.
+        finds: Lists where the tool keeps its files on a machine.
+        related: Lists the other files that belong to a source's sessions.
+        part_of: Gives the path that opens instead of a file that is part of a session.
+        suffixes: Endings of the files that are read inside an archive or a folder that is opened.
+        names: Patterns of the paths that are listed from a folder without being read, as `PurePath.match` takes them; () =
+            every file with one of the endings.
+        follow: Reads a growing file on; None = it is read again.
+        version: Counted up by hand when `read` gives something else for the same file: what was read before is then read again.
+        wants: For people: what its content holds, after "no".
+        right: For people: what is right about the reading.
+        sample: Whether it was checked on real files, not only against the tool's own schema.
+        package: The package that provides it, "" = Turnscope. It is filled in when the importer is found.
     """
 
     name: str
@@ -76,6 +85,7 @@ class Importer:
     related: Callable[[Source], Iterable[Source]] = _find_none
     part_of: Callable[[Path], Path] = _open_itself
     suffixes: tuple[str, ...] = (".json", ".jsonl")
+    names: tuple[str, ...] = ()
     follow: Callable[[Path], Follower] | None = None
     version: int = 1
     wants: str = ""

@@ -47,19 +47,20 @@ def find_active_path(messages: Sequence[Stored], active_root: str | None) -> lis
 
 def find_new_parents(messages: Sequence[Stored]) -> dict[str, str]:
     """Find new parents of answers that lost theirs: the question before them. The next question is attached to the answer."""
+    if not any(not _get_metadata(m).keys().isdisjoint(("parentId", "activeChildId")) for m in messages):
+        return {}
+    ordered = sorted(messages, key=lambda m: m.get("created_at") or 0)
+    parents = {message["id"]: _get_metadata(message).get("parentId") for message in ordered}
     found: dict[str, str] = {}
-    known = {message["id"] for message in messages}
-    question: str | None = None
-    lost: tuple[str, str] | None = None  # a question, and the answer that was attached to it
-    for message in messages:
-        parent = _get_metadata(message).get("parentId", "")
-        if message.get("role") == "user":
-            if lost and parent == lost[0]:
-                found[message["id"]] = lost[1]
-            lost, question = None, message["id"]
-        elif question and "parentId" in _get_metadata(message) and (parent is None or parent not in known):
-            found[message["id"]] = question
-            lost = (question, message["id"])
+    for number, message in enumerate(ordered):
+        if message.get("role") != "assistant" or isinstance(parents[message["id"]], str):
+            continue
+        question = next((m["id"] for m in reversed(ordered[:number]) if m.get("role") == "user"), None)
+        if question is None:
+            continue
+        later = (m["id"] for m in ordered[number + 1 :] if m.get("role") == "user" and parents[m["id"]] == question)
+        new = {message["id"]: question} | dict.fromkeys([*later][:1], message["id"])
+        found, parents = found | new, parents | new
     return found
 
 
@@ -84,8 +85,12 @@ def convert_message(message: Stored) -> dict[str, Any]:
 
 def is_call(part: Stored) -> bool:
     """Whether a part is a tool call."""
-    kind = str(part.get("type"))
-    return kind == "dynamic-tool" or kind.startswith("tool-")
+    return part.get("type") == "dynamic-tool" or is_static_call(part)
+
+
+def is_static_call(part: Stored) -> bool:
+    """Whether a part is a call of a tool that the app itself declared, whose name is in the type."""
+    return str(part.get("type")).startswith("tool-")
 
 
 def split_waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
@@ -94,7 +99,7 @@ def split_waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
     for message in messages:
         rounds: list[list[Any]] = [[]]
         for part in message.get("parts") or () if message.get("role") == "assistant" else ():
-            if rounds[-1] and is_call(rounds[-1][-1]) and not is_call(part):
+            if rounds[-1] and is_static_call(rounds[-1][-1]) and not is_static_call(part):
                 rounds.append([])
             rounds[-1].append(part)
         if len(rounds) < 2:

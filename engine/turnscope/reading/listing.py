@@ -11,6 +11,7 @@ from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Note
 
+LOST = "lines that are not readable"  # where a source keeps the notes about them
 Conversation = Mapping[str, Any]
 
 
@@ -28,7 +29,9 @@ def list_conversations(source: Source, key: str = "conversations") -> Sequence[A
         elif isinstance(document, list):
             source.cache["list"] = document
         else:
-            source.cache["list"] = [value for value, _ in source.iter_records() if not isinstance(value, Note)]
+            records = [value for value, _ in source.iter_records()]
+            source.cache["list"] = [value for value in records if not isinstance(value, Note)]
+            source.cache[LOST] = [value for value in records if isinstance(value, Note)]
     found: Sequence[Any] = source.cache["list"]
     return found
 

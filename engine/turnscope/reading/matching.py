@@ -43,7 +43,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What was said before: each draft's message (None: system or tools), and the drafts of each message."""
+    """The earlier messages: each draft's message (None: system or tools), and the drafts of each message."""
 
     originals: Sequence[RecordedMessage | None]
     where: Mapping[Hashable, Sequence[int]]
@@ -54,8 +54,9 @@ def match(cells: Sequence[Cell], past: Past, messages: Sequence[RecordedMessage]
 
     Args:
         cells: What stands, in order.
-        past: What was said before.
+        past: The earlier messages.
         messages: The body's messages.
+        altered: Whether a message that is neither known nor in place may be an old one that was altered.
     """
     found = Match(list(cells))
     standing = [(cell, message) for cell in cells for message in cell.shown]

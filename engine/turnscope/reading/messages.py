@@ -11,6 +11,7 @@ from typing import Any
 from turnscope.reading.calls import as_text, parse_if_json, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_image, make_result, make_text, make_thinking
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords
+from turnscope.reading.python_reprs import parse_message
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON
 
@@ -20,6 +21,15 @@ ROLES = {
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage", "tool_result"), "tool"),
 }
+NET_PREFIX = "Microsoft.Extensions.AI."
+NET_KINDS = {  # contents of Microsoft.Extensions.AI, by class or by their name in JSON
+    **dict.fromkeys(("TextContent",), "text"),
+    **dict.fromkeys(("TextReasoningContent",), "reasoning"),
+    **dict.fromkeys(("FunctionCallContent", "functionCall"), "function_call"),
+    **dict.fromkeys(("FunctionResultContent", "functionResult", "function_result"), "tool_result"),
+    **dict.fromkeys(("DataContent", "UriContent", "data"), "uri"),
+}
+THOUGHTS = ("reasoning", "thinking", "think", "text", "content")  # keys of the words of a thought
 Value = Mapping[str, Any]
 
 
@@ -50,11 +60,18 @@ def convert_message(message: Value) -> tuple[str, list[JSON]]:
         return "user", [make_result(id, blocks if not isinstance(content, str) else content or as_text(reported), failed)]
     reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if isinstance(message.get(k), str)), "")
     blocks = [*make_thinking(reasoning), *convert_content(content)]
-    return role, [*blocks, *_iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
+    blocks += _iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})
+    named = {as_text(block.get("name")) for block in blocks if block.get("type") == "tool_use" and block.get("id")}
+    return role, [block for block in blocks if not _is_phantom(block, named)]
+
+
+def _is_phantom(block: Value, named: set[str]) -> bool:
+    """Whether a block repeats, without an id, a call next to it: some tracers write both."""
+    return block.get("type") == "tool_use" and not block.get("id") and (not block.get("name") or block["name"] in named)
 
 
 def _iter_calls(message: Value, known: set[str]) -> Iterator[JSON]:
-    """Iterate over calls beside the content that are not in it already."""
+    """Iterate over calls outside the content that are not in it as well."""
     aside = as_mapping(message.get("additional_kwargs"))
     listed = as_rows(message.get("tool_calls")) or as_rows(message.get("toolCalls")) or as_rows(aside.get("tool_calls"))
     for each in [*listed, *as_rows(message.get("invalid_tool_calls"))]:
@@ -93,17 +110,22 @@ def _is_part(part: Value) -> bool:
 
 def _convert_part(part: Value) -> list[JSON]:
     """Convert one part of a message's content."""
-    kind = as_text(part.get("type")) or as_text(part.get("part_kind"))
+    kind = as_text(part.get("type")) or as_text(part.get("part_kind")) or as_text(part.get("$type"))
+    if kind.startswith(NET_PREFIX):  # .NET's contents, under their full name: what they hold stands in `content`
+        inner = as_mapping(part.get("content")) or part
+        part = {**inner, "type": kind} if inner is not part else part
+        kind = kind.removeprefix(NET_PREFIX)
+    kind = NET_KINDS.get(kind, kind)
     reported = next((as_text(part[key]) for key in ("text", "content") if isinstance(part.get(key), str)), "")
-    id = next((as_text(part[key]) for key in ("id", "tool_call_id", "toolCallId", "call_id") if part.get(key)), "")
+    id = next((as_text(part[key]) for key in ("id", "tool_call_id", "toolCallId", "call_id", "callId") if part.get(key)), "")
     match kind:
         case "text" | "input_text" | "output_text":
             return make_text(reported)
-        case "reasoning" | "thought" | "thinking" | "summarized_reasoning":
-            words = next((part[k] for k in ("reasoning", "thinking", "text", "content") if isinstance(part.get(k), str)), "")
+        case "reasoning" | "thought" | "thinking" | "summarized_reasoning" | "think":
+            words = next((part[k] for k in THOUGHTS if isinstance(part.get(k), str)), "")
             if part.get("redacted") is True:  # only the provider's encrypted text is kept
                 return make_thinking(as_text(part.get("summary")), words)
-            return make_thinking(words, as_text(part.get("signature")))
+            return make_thinking(words, as_text(part.get("signature") or part.get("protectedData") or part.get("encrypted")))
         case "tool_call" | "tool-call" | "function_call" | "tool_use" | "server_tool_call" | "server_tool_use":
             arguments = next((part[key] for key in ("input", "arguments", "args") if part.get(key) is not None), None)
             name = as_text(part.get("name") or part.get("toolName") or part.get("tool_name"))
@@ -117,7 +139,7 @@ def _convert_part(part: Value) -> list[JSON]:
         case "blob" if part.get("modality") == "image" and isinstance(part.get("content"), str):
             return [make_image(f"data:{as_text(part.get('mime_type'))};base64,{part['content']}")]
         case "image_url" | "input_image" | "image" | "uri":
-            content = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
+            content = next((part[key] for key in ("image_url", "imageUrl", "image", "uri", "url") if part.get(key)), None)
             address = as_text(as_mapping(content).get("url")) or as_text(content)
             return [make_image(address)] if address and "source" not in part else [{**part, "type": "image"}]
     return [{**part, "type": kind}] if kind else _convert_untyped(part, reported)
@@ -217,11 +239,33 @@ def find_messages(value: Any) -> list[JSON]:
     ]
     while found and isinstance(found[0], list):  # batches of prompts, as LangChain gives them
         found = found[0]
+    found = [parse_message(row) if isinstance(row, str) and row.startswith("role=") else row for row in found]
+    found = complete_results(found)
     return [
         {"role": "user", **row} if "parts" in row else row
         for row in as_rows(found)
         if convert_message({"role": "user", **row})[0] and _has_role(row)
     ]
+
+
+def complete_results(rows: Sequence[Any]) -> list[Any]:
+    """Give tools' messages what some tracers leave out: the role, where that is the tool's name, and the id of the call."""
+    found: list[Any] = []
+    open_: list[tuple[str, str]] = []  # name and id of each call that has no result yet
+    for row in rows:
+        message = as_mapping(row)
+        role, named = as_text(message.get("role")), as_text(message.get("name"))
+        alias = role and role not in ROLES and (message.get("tool_call_id") or any(name == role for name, _ in open_))
+        if alias or (ROLES.get(role) == "tool" and isinstance(message.get("content"), str) and not message.get("id")):
+            first = open_[0][1] if open_ and not (alias or named) else ""
+            id = next((id for name, id in open_ if name in (role, named)), first)
+            message = {**message, "role": "tool", "tool_call_id": message.get("tool_call_id") or id or named}
+        if ROLES.get(role) == "assistant":
+            open_ += [(as_text(one.get("name")), as_text(one.get("id"))) for one in _iter_calls(message, set())]
+        known = message.get("tool_call_id")
+        open_ = [(name, id) for name, id in open_ if not known or id != known]
+        found.append(message or row)
+    return found
 
 
 def _has_role(row: Mapping[str, Any]) -> bool:

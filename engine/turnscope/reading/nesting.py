@@ -10,6 +10,7 @@ from turnscope.errors import UnknownFormat, UnreadableFile
 from turnscope.reading import json_forms
 from turnscope.reading.claims import find_claims, recognize
 from turnscope.reading.containers import open_source
+from turnscope.reading.guards import guard_own
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_suffixes
 from turnscope.reading.source import Source
@@ -42,9 +43,15 @@ def find_files(source: Source) -> Iterator[tuple[str, Source, Importer]]:
             opened, importer = recognize(open_source(file.path) if source.kind == "folder" else file)
         except (RecursionError, UnknownFormat, UnreadableFile):  # an unusable file must not hide the others
             continue
-        if importer is not None:
+        if importer is not None and not _is_part(file.path, importer):
             taken.update(other.path for other in importer.related(opened))
             yield file.path.relative_to(source.path).as_posix(), opened, importer
+
+
+def _is_part(path: Path, importer: Importer) -> bool:
+    """Whether another file opens in place of this one."""
+    whole = guard_own(importer).part_of(path)
+    return whole != path and whole.is_file()
 
 
 def open_file(source: Source, name: str) -> Source | None:

@@ -44,7 +44,7 @@ class NodeMessage:
 
 @dataclass(slots=True)
 class Cut:
-    """What the tool did to the window before its node was said: only `keep` stayed, in this order.
+    """What the tool did to the window before its node: only `keep` stayed, in this order.
 
     `keep` names nodes, or gives parts of placeholders. `summary`: the node that sums up the rest; it may be the cut's own node.
     `action`: what was done; anything but condense is no compaction. `unsent`: kinds of blocks that are never sent again: no
@@ -60,15 +60,19 @@ class Cut:
     names_all: bool = False
 
 
+Gaps = dict[tuple[int, int], list[Part]]  # ranges of messages that are not sent, and what stands in for each
+
+
 @dataclass(slots=True)
 class Node:
-    """One stored record. `parent`: None = the node before it, "" = it is a root."""
+    """One stored record. `parent`: None = the node before it, "" = it is a root. `title`: of a branch that begins with it."""
 
     id: str
     parent: str | None = None
     messages: list[NodeMessage] = field(default_factory=list)
     at: float | None = None
     cut: Cut | None = None
+    title: str = ""
 
 
 class SkippedRecords:
@@ -85,15 +89,16 @@ class SkippedRecords:
             record: The record.
             line: Its line number; 0 = unknown.
         """
-        held = self.kinds.setdefault(str(kind)[:60], [line, 0, 0])
-        held[1] += 1
-        held[2] += len(dumps(record))
+        counts = self.kinds.setdefault(str(kind)[:60], [line, 0, 0])
+        counts[1] += 1
+        counts[2] += len(dumps(record))
 
     def add_notes(self, builder: Builder) -> None:
         """Add a note for each kind."""
         for kind, (line, count, size) in self.kinds.items():
             many, were = ("record", "was") if count == 1 else ("records", "were")
-            builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} skipped")
+            what = f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} skipped"
+            builder.notes.append(Note("info", line, what, size))
 
 
 def iter_objects(
@@ -136,8 +141,8 @@ def build_thread(
     tree = _Tree(builder, nodes)
     leaves = [node for node in tree.nodes if node not in tree.parents]
     main = current if current in tree.nodes else leaves[-1] if leaves else ""
-    for said in lead:
-        _add_message(builder, said, None, "")
+    for message in lead:
+        _add_message(builder, message, None, "")
     tree.append_messages(builder, tree.find_path(main))
     builder.title = builder.title or make_title(builder)
     session = builder.build([*observers, *tree.make_observers(main)])
@@ -148,7 +153,8 @@ def build_thread(
         path = tree.find_path(leaf)
         start = next(n for n, node in enumerate(path) if node not in tree.places)
         base, shared = (tree.homes[path[start - 1]], tree.places[path[start - 1]][1]) if start else (builder, len(lead))
-        branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
+        title = next((named for id in path[start:] if (named := tree.nodes[id].title)), builder.title)
+        branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", title)
         tree.append_messages(branch, path[start:])
         if branch.drafts:
             fork = branch.build_fork(session, forks, [*observers, *tree.make_observers(leaf)])
@@ -166,26 +172,26 @@ def split_rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel:
         request: Fields of the last request.
         parallel: Calls with only results between them are one round.
     """
-    said: list[NodeMessage] = []
+    messages: list[NodeMessage] = []
     shared = {key: request[key] for key in ("model",) if key in request}
     for block in blocks:
-        last = said[-1].role if said else ""
+        last = messages[-1].role if messages else ""
         use = block.get("type") == "tool_use"
         if block.get("type") == "tool_result":
             if last != "user":
-                said.append(NodeMessage("user", [], "tool"))
-            said[-1].content = [*said[-1].content, block]
-        elif last == "user" and use and parallel and len(said) > 1:
-            said[-2].content = [*said[-2].content, block]
+                messages.append(NodeMessage("user", [], "tool"))
+            messages[-1].content = [*messages[-1].content, block]
+        elif last == "user" and use and parallel and len(messages) > 1:
+            messages[-2].content = [*messages[-2].content, block]
         else:
             if last != "assistant":
-                said.append(NodeMessage("assistant", [], request=shared))
-            said[-1].content = [*said[-1].content, block]
-    answers = [one for one in said if one.role == "assistant"]
+                messages.append(NodeMessage("assistant", [], request=shared))
+            messages[-1].content = [*messages[-1].content, block]
+    answers = [one for one in messages if one.role == "assistant"]
     if answers:
         answers[0].request = {**shared, **({"sent_at": request["sent_at"]} if "sent_at" in request else {})}
         answers[-1].request = {**request, **({"sent_at": None} if len(answers) > 1 else {})}
-    return said
+    return messages
 
 
 def make_title(builder: Builder) -> str:
@@ -254,8 +260,8 @@ class _Tree:
         for id in path:
             node = self.nodes[id]
             first = builder.shared + len(builder.drafts)
-            for number, said in enumerate(node.messages):
-                _add_message(builder, said, node.at, f"{id}:{number}" if number else id)
+            for number, message in enumerate(node.messages):
+                _add_message(builder, message, node.at, f"{id}:{number}" if number else id)
             self.places[id] = first, builder.shared + len(builder.drafts)
             self.homes[id] = builder
 
@@ -265,21 +271,23 @@ class _Tree:
         return [lambda session: self._observe_cuts(cuts, session)] if cuts else []
 
     def _observe_cuts(self, cuts: Sequence[Node], session: Session) -> Iterator[ObservedEdit]:
-        gone: set[int] = set()  # messages that were dropped or replaced by a placeholder
+        gone: Gaps = {}
         for node in cuts:
             assert node.cut
             before = self.places[node.id][0]
             end = session.messages[before - 1].stop if before else 0
             request = bisect_left(session.requests, end, key=lambda request: request.cut)
-            edits = list(self._make_edits(node.cut, node.id, before, gone, session))
+            edits, gone = self._make_edits(node.cut, node.id, before, gone, session)
             if request < len(session.requests):
                 yield from (ObservedEdit(request, edit) for edit in edits)
 
-    def _make_edits(self, cut: Cut, id: str, before: int, gone: set[int], session: Session) -> Iterator[Edit]:
+    def _make_edits(self, cut: Cut, id: str, before: int, gone: Gaps, session: Session) -> tuple[list[Edit], Gaps]:
+        """What a cut changed, and what stands in for which messages from there on. `gone`: the same before it."""
         static = next(
             (n for n, message in enumerate(session.messages) if message.role not in STATIC_ROLES), len(session.messages)
         )
         static = min(static, *(first for first, _ in self.places.values())) if cut.names_all else static
+        lost = {ordinal for gap in gone for ordinal in range(*gap)}
         row: list[int | tuple[Part, ...]] = list(range(min(static, before)))
         for item in cut.keep:
             if isinstance(item, tuple):
@@ -287,41 +295,44 @@ class _Tree:
                 continue
             for ordinal in range(*self.places.get(item, (0, 0))):
                 if static <= ordinal < before:
-                    row.append(_copy_message(session, ordinal, cut.unsent) if ordinal in gone else ordinal)
+                    row.append(_copy_message(session, ordinal, cut.unsent) if ordinal in lost else ordinal)
         summed = self.places.get(cut.summary, (0, 0))
         facts = dict(cut.facts)
         if summed[0] < summed[1] and summed[0] < len(session.messages):
             facts["summary"] = session.messages[summed[0]].start
         row += range(*summed) if cut.summary != id and summed[1] <= before else ()
-        for start, stop, body in _find_gaps(row, Span(static, before), session, cut.unsent):
+        gaps = {(start, stop): body for start, stop, body in _find_gaps(row, Span(static, before), session, cut.unsent)}
+        edits: list[Edit] = []
+        for (start, stop), body in gaps.items():
             span = Span(session.messages[start].start, session.messages[stop - 1].stop)
-            gone |= {*range(start, stop)}
             reported = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
-            yield Edit(cut.action, cut.because, span, tuple(body), facts=reported)
+            if gone.get((start, stop)) != body:  # else an earlier cut did it
+                edits.append(Edit(cut.action, cut.because, span, tuple(body), facts=reported))
+        return edits, gaps
 
 
 def _find_gaps(
-    row: Sequence[int | tuple[Part, ...]], said: Span, session: Session, unsent: Collection[str]
+    row: Sequence[int | tuple[Part, ...]], messages: Span, session: Session, unsent: Collection[str]
 ) -> list[tuple[int, int, list[Part]]]:
-    """Find the ranges of messages (of those `said`) between those that stay, with what stands in for each.
+    """Find the ranges of messages (first and stop: `messages`) between those that stay, with what stands in for each.
 
-    No placeholder is without a range: where nothing left, the message beside it is replaced as well.
+    No placeholder is without a range: where nothing left, a neighbouring message is replaced as well.
     """
-    static, before = said
+    static, before = messages
     found: list[tuple[int, int, list[Part]]] = []
-    stays, held = -1, list[Part]()
+    stays, parts = -1, list[Part]()
     for item in (*row, before):
         if isinstance(item, tuple):
-            held += item
-        elif item <= stays or (item == stays + 1 < before and held):
-            held += _copy_message(session, item, unsent)
+            parts += item
+        elif item <= stays or (item == stays + 1 < before and parts):
+            parts += _copy_message(session, item, unsent)
         else:
             if item > stays + 1:
-                found.append((stays + 1, item, held))
-            elif held and stays >= static:
+                found.append((stays + 1, item, parts))
+            elif parts and stays >= static:
                 start, _, ahead = found.pop() if found and found[-1][1] == stays else (stays, 0, [])
-                found.append((start, before, [*ahead, *_copy_message(session, stays, unsent), *held]))
-            stays, held = item, []
+                found.append((start, before, [*ahead, *_copy_message(session, stays, unsent), *parts]))
+            stays, parts = item, []
     return found
 
 
@@ -343,15 +354,15 @@ def make_message_parts(role: str, content: str | Sequence[JSON]) -> tuple[Part, 
     return tuple(make_part(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
 
 
-def _add_message(builder: Builder, said: NodeMessage, at: float | None, id: str) -> None:
-    fields = {"answered_at": said.at or at, "id": f"{builder.id}:{id}", **(said.request or {})}
-    if not said.role:
+def _add_message(builder: Builder, message: NodeMessage, at: float | None, id: str) -> None:
+    fields = {"answered_at": message.at or at, "id": f"{builder.id}:{id}", **(message.request or {})}
+    if not message.role:
         builder.add_unanswered(**{**fields, "answered_at": None})
         return
-    about: dict[str, Any] = {"id": id, "origin": said.origin, "sent_at": said.at or at, "fence": said.fence}
-    if said.files:
-        about["origin"] = said.origin or "prompt"
-        builder.add_message(said.role, said.files, kind="files", **about)
-    draft = builder.add_message(said.role, said.content, kind=said.kind, **about)
-    if said.request is not None:
+    about: dict[str, Any] = {"id": id, "origin": message.origin, "sent_at": message.at or at, "fence": message.fence}
+    if message.files:
+        about["origin"] = message.origin or "prompt"
+        builder.add_message(message.role, message.files, kind="files", **about)
+    draft = builder.add_message(message.role, message.content, kind=message.kind, **about)
+    if message.request is not None:
         builder.set_request(draft, **fields)

@@ -21,7 +21,7 @@ Bodies = tuple[Part, ...] | None
 
 
 class Label(NamedTuple):
-    """What an importer knows of a message beside its content: its origin, and the kind of each part ("" = as its type says)."""
+    """What an importer knows of a message besides its content: origin, and the kind of each part ("" = as its type says)."""
 
     origin: str = ""
     kinds: Sequence[str] = ()

@@ -1,16 +1,16 @@
-"""Finds every importer: the modules of `turnscope.importers`, and extensions. Answers what has to be asked of all of them."""
+"""Finds every importer: the modules of `turnscope.importers`, and extensions. Answers questions about all of them."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
 from turnscope.errors import ExtensionError
 from turnscope.extensions import find_extensions, load_extension, report_problem
-from turnscope.reading.guards import guard_importer
+from turnscope.reading.guards import guard_importer, guard_own
 from turnscope.reading.importer import Importer, Place
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
@@ -45,7 +45,7 @@ def find_suffixes() -> frozenset[str]:
 
 def find_related(source: Source) -> list[Source]:
     """Find the files that belong to the sessions of a source and are read with it."""
-    return [file for importer in find_importers() for file in importer.related(source)]
+    return [file for importer in find_importers() for file in guard_own(importer).related(source)]
 
 
 def find_session_path(path: Path) -> Path:
@@ -55,6 +55,19 @@ def find_session_path(path: Path) -> Path:
         if whole != path:
             return whole
     return path
+
+
+def find_session_paths(files: Iterable[Path]) -> Iterator[Path]:
+    """Yield the paths under which files open, each once; files whose names no tool uses are left out. No file is read."""
+    plain = {".zip", ".gz"}.union(*(importer.suffixes for importer in find_importers() if not importer.names))
+    patterns = [name for importer in find_importers() for name in importer.names]
+    seen = set[Path]()
+    for file in files:
+        if file.suffix in plain or any(file.match(pattern) for pattern in patterns):
+            path = find_session_path(file)
+            if path not in seen:
+                seen.add(path)
+                yield path
 
 
 def find_places(machine: Machine) -> Iterator[tuple[Importer, Place]]:

@@ -1,6 +1,8 @@
-"""Reads the spans of a trace, however they were exported: OTLP, Tempo, Jaeger, an SDK's console, Phoenix, Vercel, Langfuse.
+"""Reads the spans of a trace, however they were exported: OTLP, Tempo, Jaeger, an SDK's console, Phoenix, Vercel, Langfuse,
+MLflow, and runs of LangChain and LangSmith.
 
-Each span becomes one flat value. What its attributes mean is an importer's business.
+Each span becomes one flat value. What its attributes mean is an importer's business; those of MLflow are given OpenInference's
+names. Spans also come from the databases of Phoenix and MLflow.
 """
 
 from __future__ import annotations
@@ -14,6 +16,22 @@ from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Note
 
+MLFLOW_KEYS = {  # MLflow's attributes, which are JSON texts, by OpenInference's names
+    "mlflow.spanType": "openinference.span.kind",
+    "mlflow.spanInputs": "input.value",
+    "mlflow.spanOutputs": "output.value",
+    "mlflow.llm.model": "llm.model_name",
+    "mlflow.chat.tools": "llm.tools",
+    "mlflow.chat.tokenUsage.input_tokens": "llm.token_count.prompt",
+    "mlflow.chat.tokenUsage.output_tokens": "llm.token_count.completion",
+    "mlflow.chat.tokenUsage.total_tokens": "llm.token_count.total",
+    "mlflow.chat.tokenUsage.cache_read_input_tokens": "llm.token_count.prompt_details.cache_read",
+    "mlflow.chat.tokenUsage.cache_creation_input_tokens": "llm.token_count.prompt_details.cache_write",
+    "mlflow.llm.cost.total_cost": "llm.cost.total",
+}
+MLFLOW_UNPACKED = ("mlflow.chat.tokenUsage", "mlflow.llm.cost")  # objects
+OTLP_TIMES = {"startTimeUnixNano", "start_time_unix_nano", "start_time_ns"}
+MLFLOW_SESSION = "mlflow.trace.session"
 DEPTH = 60  # values that are nested deeper are taken as they are
 Value = Mapping[str, Any]
 
@@ -63,7 +81,10 @@ def _restore_lists(tree: Any) -> Any:
 
 
 def read_spans(source: Source) -> Iterator[TraceSpan | Note]:
-    """Read every span of a file. What cannot be read comes as a `Note`."""
+    """Read every span of a file or of a database. What cannot be read comes as a `Note`."""
+    if source.kind == "sqlite":
+        yield from map(_convert_span, _read_database(source))
+        return
     for value, line in source.iter_values():
         if isinstance(value, Note):
             yield value
@@ -71,6 +92,30 @@ def read_spans(source: Source) -> Iterator[TraceSpan | Note]:
         for span in find_spans(value):
             span.line = line
             yield span
+
+
+def list_columns(source: Source) -> set[str]:
+    """List the columns of a database's table of spans; none where it has no such table."""
+    if source.kind != "sqlite" or "spans" not in source.list_tables():
+        return set()
+    return {as_text(row.get("name")) for row in source.query("pragma table_info(spans)")}
+
+
+def _read_database(source: Source) -> Iterator[dict[str, Any]]:
+    """Read the rows of spans as a platform's own export has them. Phoenix's times are UTC and do not say so."""
+    if "content" in list_columns(source):  # MLflow
+        sql = "select request_id, value from trace_request_metadata where key = ?"
+        known = "trace_request_metadata" in source.list_tables()
+        sessions = {row.get("request_id"): row.get("value") for row in source.query(sql, (MLFLOW_SESSION,))} if known else {}
+        for row in source.query("select trace_id, content from spans order by start_time_unix_nano"):
+            span = dict(as_mapping(parse_if_json(as_text(row.get("content")))))
+            yield {**span, "session.id": sessions.get(row.get("trace_id"))}
+        return
+    sql = "select spans.*, traces.trace_id from spans left join traces on traces.id = spans.trace_rowid order by start_time"
+    for row in source.query(sql):
+        parsed = {key: parse_if_json(as_text(row.get(key))) for key in ("attributes", "events")}
+        times = {key: f"{row.get(key)}+00:00" for key in ("start_time", "end_time")}
+        yield {**row, **parsed, **times, "id": None}
 
 
 def find_spans(value: Any, depth: int = 4) -> Iterator[TraceSpan]:
@@ -85,10 +130,16 @@ def find_spans(value: Any, depth: int = 4) -> Iterator[TraceSpan]:
             yield from find_spans(each, depth - 1)
     if not isinstance(value, Mapping):
         return
-    if "observations" in value or isinstance(as_mapping(value.get("trace")).get("observations"), list):
+    if is_run(value):
+        yield _convert_run(value)
+        yield from find_spans(value.get("child_runs"), depth)
+    elif "observations" in value or isinstance(as_mapping(value.get("trace")).get("observations"), list):
         yield from _convert_langfuse(value)
-    elif isinstance(value.get("data"), list) and depth:  # Jaeger
+    elif isinstance(value.get("data"), list) and depth:  # Jaeger, Phoenix
         yield from find_spans(value["data"], depth - 1)
+    elif isinstance(as_mapping(value.get("data")).get("spans"), list):  # MLflow
+        named = as_mapping(as_mapping(value.get("info")).get("trace_metadata")).get(MLFLOW_SESSION)
+        yield from (_convert_span({**span, "session.id": named}) for span in as_rows(value["data"]["spans"]))
     elif exported := value.get("resourceSpans") or value.get("batches") or value.get("resource_spans"):
         for one in as_rows(exported):
             for scope in as_rows(
@@ -107,8 +158,76 @@ def is_span(value: Value) -> bool:
     """Whether a value is one span: it has attributes (or tags), an id and a time."""
     marks = value.keys() & {"attributes", "tags"} or any(key.startswith("attributes.") for key in list(value)[:60])
     named = value.keys() & {"context", "spanId", "span_id", "spanID", "spanContext", "context.span_id"} or "traceId" in value
-    timed = value.keys() & {"start_time", "startTime", "startTimeUnixNano", "start_timestamp", "timestamp"}
+    timed = value.keys() & {"start_time", "startTime", "start_timestamp", "timestamp", *OTLP_TIMES}
     return bool((marks and named and timed) or _is_observation(value))
+
+
+def is_run(value: Value) -> bool:
+    """Whether a value is a run of LangChain, as its tracers and LangSmith's export have them."""
+    return {"run_type", "inputs", "start_time"} <= value.keys()
+
+
+def _convert_run(value: Value) -> TraceSpan:
+    """Convert a run. Its messages are LangChain's, dumped, or those of the API that was wrapped."""
+    extra, inputs, outputs = (as_mapping(value.get(key)) for key in ("extra", "inputs", "outputs"))
+    about, params = as_mapping(extra.get("metadata")), as_mapping(extra.get("invocation_params"))
+    message = _find_message(outputs)
+    details = as_mapping(message.get("response_metadata"))
+    used = as_mapping(message.get("usage_metadata")) or as_mapping(outputs.get("usage_metadata"))
+    inner = as_mapping(used.get("input_token_details"))
+    counts = {"prompt": used.get("input_tokens"), "completion": used.get("output_tokens"), "total": used.get("total_tokens")}
+    counts = counts if used else {key: value.get(f"{key}_tokens") for key in counts}
+    attributes: dict[str, Any] = {f"llm.token_count.{key}": count for key, count in counts.items()}
+    attributes |= {f"llm.token_count.prompt_details.{key}": inner.get(key) for key in ("cache_read",)}
+    attributes["llm.token_count.prompt_details.cache_write"] = inner.get("cache_creation")
+    kind, prompts = as_text(value.get("run_type")).upper(), inputs.get("prompts")
+    attributes |= {"openinference.span.kind": "LLM" if kind == "LLM" else kind, "tool.name": value.get("name")}
+    attributes |= {"input.value": _unwrap_dumps(inputs), "output.value": _unwrap_dumps(outputs)}
+    if isinstance(prompts, list):  # older tracers keep the messages as one text
+        attributes["llm.prompts"] = [{"role": "user", "content": one} for one in prompts if isinstance(one, str)]
+    models = (
+        details.get("model_name"),
+        details.get("model"),
+        about.get("ls_model_name"),
+        params.get("model"),
+        inputs.get("model"),
+    )
+    attributes |= {"llm.model_name": next(filter(None, map(as_text, models)), ""), "llm.tools": params.get("tools")}
+    attributes |= {"llm.finish_reason": details.get("finish_reason") or details.get("stop_reason")}
+    attributes |= {"llm.cost.total": _to_number(value.get("total_cost"))}
+    sessions = (as_text(about.get(key)) for key in ("thread_id", "session_id", "conversation_id"))
+    attributes["session.id"] = next(filter(None, sessions), "")
+    id, parent, trace = (_find_text(value, key) for key in ("id", "parent_run_id", "trace_id"))
+    started, ended = (_find_time(value, key) for key in ("start_time", "end_time"))
+    name, error = _find_text(value, "name"), _find_text(value, "error")
+    return TraceSpan(id, parent, trace or id, name, started, ended, attributes, [], error)
+
+
+def _to_number(value: Any) -> Any:
+    """A number that LangSmith's export writes as a text."""
+    return parse_if_json(value) if isinstance(value, str) and len(value) < 25 else value
+
+
+def _find_message(outputs: Value) -> Value:
+    """Find the message that a model gave."""
+    found: Any = outputs.get("generations") or outputs.get("output") or outputs.get("message")
+    while isinstance(found, list) and found:
+        found = found[0]
+    message = as_mapping(as_mapping(found).get("message")) or as_mapping(found)
+    return as_mapping(message.get("kwargs")) or message
+
+
+def _unwrap_dumps(value: Any, depth: int = 12) -> Any:
+    """Replace each dump of a LangChain message by its fields."""
+    if isinstance(value, list) and depth:
+        return [_unwrap_dumps(one, depth - 1) for one in value]
+    if not isinstance(value, Mapping) or not depth:
+        return value
+    if "lc" in value and isinstance(value.get("kwargs"), Mapping):
+        named = value.get("id")
+        kind = as_text(named[-1]) if isinstance(named, list) and named else ""
+        return {"type": kind, **value["kwargs"]}
+    return {key: _unwrap_dumps(one, depth - 1) for key, one in value.items()}
 
 
 def _is_observation(value: Value) -> bool:
@@ -121,7 +240,7 @@ def _convert_span(value: Value) -> TraceSpan:
         return _convert_observation(value)
     if isinstance(value.get("tags"), list) and "attributes" not in value:
         return _convert_jaeger(value)
-    if isinstance(value.get("attributes"), list) or "startTimeUnixNano" in value:
+    if isinstance(value.get("attributes"), list) or value.keys() & OTLP_TIMES:
         return _convert_otlp(value)
     context = as_mapping(value.get("context")) or as_mapping(value.get("spanContext"))
     id = _find_text(value, "spanId", "span_id", "context.span_id", "id") or _find_text(context, "span_id", "spanId")
@@ -134,6 +253,7 @@ def _convert_span(value: Value) -> TraceSpan:
     if kind:
         attributes.setdefault("openinference.span.kind", kind)
     events = [(as_text(e.get("name")), _flatten(e.get("attributes"))) for e in as_rows(value.get("events"))]
+    attributes = _rename_mlflow(attributes, value)
     started = _find_time(value, "start_time", "startTime", "start_timestamp", "timestamp")
     ended = _find_time(value, "end_time", "endTime", "end_timestamp")
     status = (
@@ -155,12 +275,25 @@ def _convert_otlp(value: Value) -> TraceSpan:
         _find_text(value, "parentSpanId", "parent_span_id"),
         _find_text(value, "traceId", "trace_id"),
         _find_text(value, "name"),
-        _parse_time(value.get("startTimeUnixNano", value.get("start_time_unix_nano"))),
-        _parse_time(value.get("endTimeUnixNano", value.get("end_time_unix_nano"))),
-        _read_pairs(value.get("attributes")),
+        _find_time(value, "startTimeUnixNano", "start_time_unix_nano", "start_time_ns"),
+        _find_time(value, "endTimeUnixNano", "end_time_unix_nano", "end_time_ns"),
+        _rename_mlflow(_read_pairs(value.get("attributes")), value),
         events,
         _describe_error(status.get("code"), as_text(status.get("message"))),
     )
+
+
+def _rename_mlflow(attributes: dict[str, Any], value: Value) -> dict[str, Any]:
+    """Give MLflow's attributes the names of OpenInference, and the session that their trace belongs to."""
+    if not any(key.startswith("mlflow.") for key in attributes):
+        return attributes
+    unpacked = {key: _unpack_json(one) for key, one in attributes.items()}
+    unpacked |= _flatten({key: unpacked[key] for key in MLFLOW_UNPACKED if key in unpacked})
+    found = {**attributes, **{MLFLOW_KEYS[key]: one for key, one in unpacked.items() if key in MLFLOW_KEYS}}
+    if found.get("openinference.span.kind") == "CHAT_MODEL":
+        found["openinference.span.kind"] = "LLM"
+    session = as_text(value.get("session.id"))
+    return {**found, **({"session.id": session} if session else {})}
 
 
 def _convert_jaeger(value: Value) -> TraceSpan:
@@ -235,6 +368,8 @@ def _read_pairs(attributes: Any) -> dict[str, Any]:
 def _read_value(value: Any, depth: int = 20) -> Any:
     fields = as_mapping(value)
     for key, one in fields.items():
+        if one is None:  # Phoenix names every type, with a value for one of them
+            continue
         match key:
             case "intValue" | "int_value":
                 return (

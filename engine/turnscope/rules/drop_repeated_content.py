@@ -9,6 +9,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import build_result, find_newest_message, get_previous_cut, get_result_text, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.numbering import format_turn
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Block, Bucket, Edit, Part, Session, Span
@@ -57,7 +58,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _describe_place(block: Block) -> str:
     kind = block.kind.replace("_", " ")
     what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {kind} of the {block.role}"
-    return f"{what} in turn {block.turn + 1}"
+    return f"{what} in turn {format_turn(block.turn)}"
 
 
 @memoize

@@ -25,7 +25,7 @@ class Params:
     recent: Annotated[int, "number of newest exchanges before the turn to keep, whatever their score"] = 2
     most: Annotated[int, "maximum exchanges to keep for their score; the rest of the budget goes to the newest"] = 12
     pin_first: Annotated[bool, "keep the first exchange if it fits: the task"] = False
-    rerank: Annotated[str, "model that reorders the best 50, such as all-MiniLM-L6-v2; empty = only bm25"] = ""
+    rerank: Annotated[str, "model that finds by meaning, beside bm25: wordllama, provider:NAME; empty = only bm25"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -44,7 +44,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("drop", because, span, facts=facts)
         return
     found = {n: score for n, score in rank_exchanges(ctx, index, turn) if n < last}
-    missing = (yield from rerank_exchanges(ctx, index, turn, found, params.rerank)) if params.rerank else ""
+    missing = (yield from rerank_exchanges(ctx, index, turn, found, params.rerank, last)) if params.rerank else ""
     facts |= {"not_reranked": missing} if missing else {}
     kept: dict[int, int] = {}  # exchanges kept for their score, with their tokens
     for number in dict.fromkeys([0, *found] if params.pin_first and last else found):
@@ -97,5 +97,5 @@ RULE = Rule(
     edits,
     Params,
     "fresh",
-    "multi-turn architecture, strategy 3: selective injection; bm25 over words and split identifiers instead of embeddings",
+    "multi-turn architecture, strategy 3: selective injection; bm25 over words, embeddings where a model is named",
 )

@@ -64,6 +64,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         system = params.place == "system"
         return Part("system", "text", text, place="system") if system else Part("user", "text", text)
 
+    standing = 0  # items of the kinds before, because one numbering goes over all kinds
     for kind in kinds:
         slot, texts = SLOTS[kind], [one for one in found if one.kind == kind][: params.most]
         insert = find_insert(envelope, now.at, slot)
@@ -72,7 +73,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         room = min(
             ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)), share
         )  # an insert shrinks before anything else is cut
-        text, many = fit_items(texts, params.form, room, lambda written: ctx.own.count_parts((part(written),)))
+        text, many = fit_items(texts, params.form, room, lambda written: ctx.own.count_parts((part(written),)), standing + 1)
+        standing += many
         body = (part(text),) if text else ()
         if body != there:
             because = (

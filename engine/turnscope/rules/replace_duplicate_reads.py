@@ -80,6 +80,6 @@ RULE = Rule(
     edits,
     Params,
     "remembers",
-    "Cline getPossibleDuplicateFileReads (ContextManager.ts, v3.89.2), with tool calls and partial readings told apart",
+    "Cline getPossibleDuplicateFileReads (ContextManager.ts, v3.89.2), with tool calls and partial readings kept apart",
     state=int,
 )

@@ -60,10 +60,11 @@ def _leave_out(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Gene
     """Drop what precedes the newest messages. All messages since the last summary are counted, so the stage does not repeat."""
     starts, level = ctx.index.messages, compute_fill(envelope, ctx)
     first, last = count_before(starts, since), count_before(starts, ctx.request.cut)
-    want = starts[min(last - 1, first + int((last - first) * (1 - params.keep) + 1e-9))]
-    stop = find_boundary(envelope, ctx, want, since, user=True, later=False) or find_boundary(
-        envelope, ctx, want, since, later=False
-    )
+    wish = first + (last - first) * (1 - params.keep)
+    want = starts[min(last - 1, int(wish + 1e-9))]
+    around = [find_boundary(envelope, ctx, want, since, user=True, later=later) or since for later in (False, True)]
+    near = min(around, key=lambda at: abs(count_before(starts, at) - wish))  # the prompt nearest to the share
+    stop = near if near > since else find_boundary(envelope, ctx, want, since, later=False)
     because = f"the request fills {level:.0%} of the budget, the threshold is {params.truncate_at:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "messages": last - first}
     for span in ctx.index.find_conversation_spans(since, stop or since):

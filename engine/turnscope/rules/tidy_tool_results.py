@@ -9,6 +9,7 @@ from turnscope.envelope.conversation import build_result, find_replaceable, get_
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.tool_outputs import find_telling_lines, make_address, tidy_output
+from turnscope.numbering import format_turn
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Action, Block, Edit, Session, Span
 
@@ -69,7 +70,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _describe_place(block: Block) -> str:
-    return f"which {block.name or 'a tool'} returned in turn {block.turn + 1}"
+    return f"which {block.name or 'a tool'} returned in turn {format_turn(block.turn)}"
 
 
 @memoize

@@ -1,1 +1,1 @@
-"""What was said: blocks, messages, requests and sessions as values, and how they are built. Nothing here judges them."""
+"""Blocks, messages, requests and sessions as values, and how they are built. Nothing here judges them."""

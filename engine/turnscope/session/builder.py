@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from turnscope.numbering import format_request
 from turnscope.session.model import (
     JSON,
     Edit,
@@ -237,7 +238,9 @@ class Builder:
         """A request without its usage where that is invalid, which is noted: its tokens are counted then, and not zero."""
         if not isinstance(request.usage, InvalidUsage):
             return request
-        self.add_note("warning", 0, f"usage of request {request.n} cannot be right and was left out: {request.usage.what}")
+        self.add_note(
+            "warning", 0, f"usage of request {format_request(request.n)} cannot be right and was left out: {request.usage.what}"
+        )
         return structs.replace(request, usage=None)
 
     def _count_requests_before(self, start: int) -> int:

@@ -20,7 +20,7 @@ INJECTED_KINDS = {
     "deferred_tools": "deferred tools",
     "mcp_instructions": "MCP instructions",
     "memory": "memory",
-    "files": "files put in",
+    "files": "attached files",
     "reminder": "reminders",
     "hooks": "hooks",
 }

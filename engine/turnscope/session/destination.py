@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+NAMES = {
+    "offline": "the built-in model",
+    "anthropic": "the Anthropic API",
+    "openai": "the OpenAI API",
+    "openai-chat": "OpenAI's Chat Completions",
+    "openrouter": "OpenRouter",
+    "gemini": "the Gemini API",
+}
+"""What a destination without an address is called, by its kind."""
 
 
 class Destination(Struct, frozen=True):
     """Where the requests of a thread go.
 
-    `kind`: "offline" (the built-in model), "anthropic" (its API), or "server" (the same API at `url`). `window`: the model's
-    window in tokens, as its server or a person reported it; 0 = not reported.
+    `kind`: "offline" (the built-in model), "anthropic" (its API), "server" (the same API at `url`), or another API:
+    "openai" (Responses), "openai-chat", "openrouter", "azure" and "chat" (Chat Completions), "gemini". `url`: the address; "" =
+    the vendor's own. `window`: the model's window in tokens, as its server or a person reported it; 0 = not reported.
     """
 
     kind: str
@@ -22,12 +32,13 @@ class Destination(Struct, frozen=True):
     window: int = 0
 
     def __str__(self) -> str:
-        at = (
-            {"offline": "the built-in model", "anthropic": "the Anthropic API"}.get(self.kind)
-            or parse_origin(self.url)
-            or "nowhere"
-        )
+        at = parse_origin(self.url) or NAMES.get(self.kind, "nowhere")
         return f"{self.model} at {at}" if self.model else at
+
+    @property
+    def is_anthropic(self) -> bool:
+        """Whether all of Anthropic's API is there: its checks of a request, and context editing on the server."""
+        return self.kind in ("offline", "anthropic")
 
     def is_same_server(self, other: Destination) -> bool:
         """Whether requests to both go to the same server, whatever the model."""
@@ -35,7 +46,7 @@ class Destination(Struct, frozen=True):
 
 
 def parse_origin(url: str) -> str:
-    """Get scheme, host and port of an address. API keys are stored under them. "" where `url` is no web address.
+    """Get scheme, host and port of an address. API keys are kept under them. "" where `url` is no web address.
 
     >>> parse_origin("https://api.example.com/v1/messages")
     'https://api.example.com:443'
@@ -45,6 +56,21 @@ def parse_origin(url: str) -> str:
         scheme, host, port = parts.scheme.lower(), (parts.hostname or "").lower(), parts.port
     except ValueError:
         return ""
-    if scheme not in DEFAULT_PORTS or not host:
+    if scheme not in DEFAULT_PORTS or not host or not url.strip().isprintable():
         return ""
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port or DEFAULT_PORTS[scheme]}"
+
+
+def strip_address(url: str) -> str:
+    """Return an address without what may hold a key: the user and password before the host, the query and the fragment.
+
+    Anything else than a web address is returned as it is, but for spaces around it.
+
+    >>> strip_address("https://me:secret@api.example.com/v1?api_key=secret")
+    'https://api.example.com/v1'
+    """
+    url = url.strip()
+    if not parse_origin(url):
+        return url
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -21,7 +21,12 @@ MODEL_WINDOWS = "model_windows"
 """Key of `Session.about`: what a log says of context windows. An object with any of
 
 models: tokens by model, without `[1m]`; refused: list of (when, tokens of the prompt, limit that the provider named);
-switches: list of (when, whether the model was chosen with `[1m]`). Times are seconds since the Unix epoch, in order.
+switches: list of (when, whether a model was chosen with `[1m]`, the families that the choice names; none = any model);
+main: in a branch or a subagent, what the main path shows, by model. An object with any of betas: list of (from when, name of
+the beta that asks for the larger window, "" = none); refused: (tokens of the prompt, limit); compacted: (how often the tool did
+so by itself, the most tokens that it left alone, the least that it compacted).
+
+Times are seconds since the Unix epoch, in order.
 """
 EXACT_REQUESTS = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, by their digests}
 PROMPT_PRIOR = "prompt_prior"  # key of Session.about: {"tokens", "source"}: system prompt and tools as other sessions have them
@@ -29,7 +34,7 @@ STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as
 STORED_RESULTS = "stored_results"  # the same for results: {"text": ...}, or {"file": path from the log's folder}
 RUN_USD = "run_usd"  # key of Session.about: what the tool says that the whole run cost
 BEGINS_MID_CONVERSATION = (
-    "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
+    "begins_mid_conversation"  # key of Session.about: true where the earlier conversation is in no line of the log
 )
 SHAPE = "_shape"  # key of Request.settings: how this request writes content that other requests write differently
 
@@ -223,11 +228,15 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Note(Struct, frozen=True):
-    """Something that an importer found and a person should know. `line` counts from 1; 0 = the file as a whole."""
+    """Something that an importer found and a person should know. `line` counts from 1; 0 = the file as a whole.
+
+    `skipped`: bytes of the records that the note is about, where nothing else is shown of them.
+    """
 
     severity: Literal["info", "warning", "error"]
     line: int
     what: str
+    skipped: int = 0
 
 
 class Part(Struct, frozen=True, gc=False):
@@ -285,15 +294,15 @@ class Edit(Struct, frozen=True, gc=False):
 
     @property
     def is_unlocated_cut(self) -> bool:
-        """Whether it tells of content that was cleared and that the log does not hold, so it has no span."""
+        """Whether it reports content that was cleared and that the log does not hold, so it has no span."""
         return self.action == "clear" and self.span is None
 
 
 AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect", "provide", "extract"]
 """What an ask is about.
 
-compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now;
-provide: context to attach to a question (`envelope.context_items`); extract: facts in an answer, asked once it is there.
+compact: a summary that the provider makes on demand; expect: one that it will make by itself, so no model is called now;
+provide: context to attach to a question (`envelope.context_items`); extract: facts in an answer, requested once it is there.
 """
 
 
@@ -325,7 +334,7 @@ class Answer(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True):
-    """An edit that a person asked for in chat `session` when it had `blocks` blocks. `blocks_digest`: digest of those."""
+    """An edit that a person requested in chat `session` when it had `blocks` blocks. `blocks_digest`: digest of those."""
 
     edit: Edit
     session: str
@@ -350,7 +359,7 @@ class CountFact(Struct, frozen=True, tag="counted"):
 
 
 class WishFact(Struct, frozen=True, tag="wished"):
-    """All edits that a person has asked for up to a request."""
+    """All edits that a person has requested up to a request."""
 
     request: int
     wishes: tuple[Wish, ...]

@@ -101,7 +101,7 @@ def loads(value: JSON, name: str = "the file") -> Session:
 
 
 def _convert_version(version: int, value: JSON, path: str) -> Session:
-    """Read a session of an older version, whose branches are whole sessions beside its fields."""
+    """Read a session of an older version, whose branches are whole sessions next to its fields."""
     try:
         session = msgspec.convert(value, Session, str_keys=True)
         facts = (

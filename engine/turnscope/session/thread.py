@@ -88,7 +88,7 @@ def _make_fork(main: Session, branch: Session) -> Fork:
     mine = list(takewhile(lambda request: request.stop <= start, main.requests))
     if mine != requests or [o for o in main.observed if o.request < len(requests)] != observed:
         return Fork(branch)  # the messages are alike, but the requests differ: nothing is shared
-    mended = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a != b)
+    relinked = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a != b)
     own = structs.replace(
         branch,
         blocks=branch.blocks[start:],
@@ -96,7 +96,7 @@ def _make_fork(main: Session, branch: Session) -> Fork:
         requests=branch.requests[len(requests) :],
         observed=branch.observed[len(observed) :],
     )
-    return Fork(own, 0, start, mended)
+    return Fork(own, 0, start, relinked)
 
 
 def _is_same_message(main: Session, branch: Session, message: Message) -> bool:

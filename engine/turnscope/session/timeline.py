@@ -45,7 +45,7 @@ class Timeline:
         self.blocks: list[Block] = []
         self.messages: list[Message] = []
         self.relinked: dict[int, Block] = {}
-        self.turn = -1  # turn of the newest message; -1 = nothing was said yet
+        self.turn = -1  # turn of the newest message; -1 = no message yet
         self._spoken = -1  # ordinal of the first message of the conversation
         self.calls: dict[str, list[int]] = {}  # addresses of the calls of each id
         self._pairs: list[tuple[int, int]] = []  # (address of the result, address of the call), results rising

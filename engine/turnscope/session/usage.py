@@ -56,13 +56,13 @@ def measured(convert: Callable[P, Usage | None]) -> Callable[P, Usage | None]:
     """
 
     @wraps(convert)
-    def converted(*args: P.args, **kwargs: P.kwargs) -> Usage | None:
+    def convert_or_explain(*args: P.args, **kwargs: P.kwargs) -> Usage | None:
         try:
             return convert(*args, **kwargs)
         except InvalidCount as wrong:
             return InvalidUsage(what=str(wrong))
 
-    return converted
+    return convert_or_explain
 
 
 def is_valid(usage: Usage) -> bool:
@@ -93,14 +93,14 @@ def _parse_usage(raw: Mapping[str, Any]) -> Usage:
     whole = Usage(fresh, made, read, answer, long)
     if not isinstance(listed, list):
         return whole
-    reported = [(held, _parse_usage(held)) for held in listed if isinstance(held, Mapping)]
-    extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in reported if _is_extra_pass(held)]
-    answers = [u.prompt_tokens for held, u in reported if not _is_extra_pass(held)]
+    reported = [(row, _parse_usage(row)) for row in listed if isinstance(row, Mapping)]
+    extra = [structs.replace(u, kind=str(row["type"]), model=_get_model(row)) for row, u in reported if _is_extra_pass(row)]
+    answers = [u.prompt_tokens for row, u in reported if not _is_extra_pass(row)]
     return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
 
 
 def parse_cache_miss(raw: Any) -> CacheMiss | None:
-    """The provider's diagnosis of a cache miss (`diagnostics` of an answer); None where it has none, or could not tell."""
+    """The provider's diagnosis of a cache miss (`diagnostics` of an answer); None where it has none, or could not find one."""
     found = raw.get("cache_miss_reason") if isinstance(raw, (dict, Mapping)) else None
     if not isinstance(found, (dict, Mapping)):
         return None
@@ -115,16 +115,16 @@ def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:
     reported = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
     if not reported:
         return ()
-    edits = [held for held in reported if isinstance(held, Mapping)] if isinstance(reported, list) else []
+    edits = [row for row in reported if isinstance(row, Mapping)] if isinstance(reported, list) else []
     counts = ("cleared_tool_uses", "cleared_thinking_turns")
     return tuple(
         AppliedEdit(
-            str(held["type"]),
-            sum(_count_or_zero(held.get(key)) for key in counts),
-            _count_or_zero(held.get("cleared_input_tokens")),
+            str(row["type"]),
+            sum(_count_or_zero(row.get(key)) for key in counts),
+            _count_or_zero(row.get("cleared_input_tokens")),
         )
-        for held in edits
-        if isinstance(held.get("type"), str)
+        for row in edits
+        if isinstance(row.get("type"), str)
     )
 
 
@@ -139,17 +139,17 @@ def parse_usd(value: Any, otherwise: float | None = None) -> float | None:
     return float(value) if known else otherwise
 
 
-def _is_extra_pass(held: Mapping[str, Any]) -> bool:
+def _is_extra_pass(row: Mapping[str, Any]) -> bool:
     """Whether a pass is billed in addition to the answer. The usage as a whole is the sum of all passes that answered."""
-    return held.get("type") not in (None, "message", "fallback_message")
+    return row.get("type") not in (None, "message", "fallback_message")
 
 
-def _get_model(held: Mapping[str, Any]) -> str:
-    return held["model"] if isinstance(held.get("model"), str) else ""
+def _get_model(row: Mapping[str, Any]) -> str:
+    return row["model"] if isinstance(row.get("model"), str) else ""
 
 
 def _count_or_zero(value: Any) -> int:
-    """A count that is told beside usage and bills nothing; 0 where it is none."""
+    """A count that is reported with usage and bills nothing; 0 where it is none."""
     try:
         return parse_count(value)
     except InvalidCount:

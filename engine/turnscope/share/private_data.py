@@ -17,6 +17,8 @@ from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_cla
 from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
 
+from turnscope.encodings import iter_decoded
+
 FILE = Path(__file__).with_name("private.txt")
 # The first finds only the first line of a key; IP addresses have a pattern of our own; the others match any assignment.
 LEFT_OUT = (
@@ -27,6 +29,7 @@ LEFT_OUT = (
     "IBM Cloud IAM Key",
     "IBM COS HMAC Credentials",
 )
+SECRET_KINDS = ("private key", "API key", "token", "password", "secret")  # of these, other forms are searched too
 ENTROPY = 4.5  # bits per character: detect-secrets' own limit for base64
 
 
@@ -42,7 +45,7 @@ def find_private(text: str) -> list[PrivateSpan]:
     """Find the private parts of a text, in order, without overlaps. Of two that overlap, the first and then the longer one
     counts.
     """
-    found = sorted(_iter_matches(text), key=lambda one: (one.start, -one.stop))
+    found = sorted((*_iter_matches(text), *_iter_encoded(text)), key=lambda one: (one.start, -one.stop))
     spans: list[PrivateSpan] = []
     for one in found:
         if one.start >= one.stop:
@@ -53,6 +56,21 @@ def find_private(text: str) -> list[PrivateSpan]:
             continue
         spans.append(one)
     return spans
+
+
+def list_values(text: str) -> dict[str, str]:
+    """List every private value of a text with its kind: also those that overlap others, and the parts of a header."""
+    found: dict[str, str] = {}
+    for one in _iter_matches(text):
+        value = text[one.start : one.stop]
+        found.setdefault(value, one.kind)
+        if one.kind in SECRET_KINDS and "\n" not in value:
+            for part in _PARTS.split(value):
+                bare = part.rstrip("=")
+                bare = bare.partition("=")[2] or bare
+                if len(bare) >= MIN_LONG and any(map(str.isdigit, bare)):
+                    found.setdefault(bare, one.kind)
+    return found
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
@@ -77,6 +95,14 @@ def _iter_matches(text: str) -> Iterator[PrivateSpan]:
             value = "value" if "value" in pattern.groupindex and match["value"] else 0
             if check(match[value]):
                 yield PrivateSpan(*match.span(value), kind)
+
+
+def _iter_encoded(text: str) -> Iterator[PrivateSpan]:
+    """Runs that carry something private in another form, each as a whole."""
+    for start, stop, plain in iter_decoded(text):
+        kind = next((one.kind for one in _iter_matches(plain) if one.kind in SECRET_KINDS), "")
+        if kind:
+            yield PrivateSpan(start, stop, kind)
 
 
 def _passes_luhn(digits: str) -> bool:
@@ -117,7 +143,7 @@ def _accept_any(_: str) -> bool:
 
 _EMPTY = re.compile(  # values that nobody chose
     r"none|null|true|false|str|string|undefined|required|optional|x+|\*+|\.+|<.*>|\$?\{.*|\$\w+|%\(?\w+.*|\[.*"
-    r"|os\.environ.*|process\.env.*",
+    r"|os\.environ.*|process\.env.*|[a-z_]\w*(?:\.[a-z_]\w*|\[\w*|\(\w*)+",
     re.IGNORECASE,
 )
 
@@ -127,12 +153,30 @@ def _is_secret(text: str) -> bool:
     return not _EMPTY.fullmatch(text)
 
 
+def _is_random_or_long(text: str) -> bool:
+    """Whether a text is a chosen value and, if it is short, no name in a program and no number alone."""
+    return _is_secret(text) and (len(text) >= MIN_LONG or not _NAME.fullmatch(text))
+
+
+def _is_token(text: str) -> bool:
+    """Whether the value of a header is one: a name in a program holds no digit."""
+    return _is_secret(text) and not _VARIABLE.match(text) and (any(map(str.isdigit, text)) or len(text) >= MIN_WORDLESS)
+
+
+_VARIABLE = re.compile(r"(?i)(?:bearer|basic|token)\s+[$<{%]")
+MIN_WORDLESS = 24  # characters from which on letters alone are taken for a token
+_NAME = re.compile(r"[A-Za-z_.-]+|[\d.:-]+")
+MIN_LONG = 12  # characters from which on a name in a program is taken for a secret, where it stands for one
+
+_PARTS = re.compile(r"[;,&\s]+")  # between the parts of a header
+
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "card number": _passes_luhn,
     "IBAN": _is_iban,
     "IP address": _is_address,
     "phone number": _is_phone,
-    "secret": _is_secret,
+    "secret": _is_random_or_long,
+    "token": _is_token,
     "password": _is_secret,
 }
 

@@ -14,17 +14,21 @@ from typing import Any, Literal
 import msgspec
 
 from turnscope.counting.ledger import Ledger, build_ledger, make_text_key
+from turnscope.encodings import iter_decoded, list_forms
+from turnscope.errors import TurnscopeError
 from turnscope.session.model import JSON, LazyContent, Session
-from turnscope.share.private_data import PrivateSpan, find_private
+from turnscope.share.private_data import SECRET_KINDS, PrivateSpan, find_private, list_values
 
 Level = Literal["structure", "no content", "masked", "full"]
 LEVELS: dict[Level, str] = {
     "structure": "Numbers alone: no text, no names of tools, no titles, no paths.",
-    "no content": "Numbers and names of tools; nothing that was said, written, read or run.",
-    "masked": "Texts, with secrets and personal data that have a form taken out. Names of people and companies have none.",
+    "no content": "Numbers and names of tools; nothing of the conversation, files or commands.",
+    "masked": "Texts, with secrets and pattern-matched personal data taken out. Names of people and companies have none.",
     "full": "Everything as it is.",
 }
 PLACEHOLDER = "[not included]"
+ADDED = "word"  # the kind of what somebody wants taken out
+MIN_LINE = 20  # characters of a line of a private key that is searched by itself
 MIN_SECRET = 6  # characters from which on a private value is removed everywhere, also inside a word
 MIN_NAME = 3  # characters from which on it is removed as a whole word, such as the name of a user
 # Texts that say nothing of a conversation: kinds, roles, names of models and rules, a provider's settings.
@@ -53,13 +57,36 @@ class RedactedSession:
     values: frozenset[str] = frozenset()
 
 
-def redact(session: Session, ledger: Ledger, level: Level) -> RedactedSession:
+class RedactionError(TurnscopeError):
+    """A result holds something that redaction removed, so nothing is written."""
+
+    def __init__(self) -> None:
+        hint = "Nothing was written. Choose a level that shows less, and report this: it is a defect."
+        super().__init__("the result would show something that was to be removed", hint=hint)
+
+
+def check_masked(out: str, redacted: RedactedSession) -> None:
+    """Search a text for what was removed from a masked session.
+
+    Args:
+        out: The text that is to leave.
+        redacted: The session that it was made of.
+
+    Raises:
+        RedactionError: A removed value of at least six characters is in it.
+    """
+    if redacted.level == "masked" and any(len(value) >= MIN_SECRET and value in out for value in redacted.values):
+        raise RedactionError
+
+
+def redact(session: Session, ledger: Ledger, level: Level, words: Sequence[str] = ()) -> RedactedSession:
     """Redact a session.
 
     Args:
         session: the session.
         ledger: its token counts.
         level: how much stays.
+        words: further words to take out where texts stay, such as names of people and companies.
     """
     if level == "full":
         return RedactedSession(session, ledger, level)
@@ -70,8 +97,12 @@ def redact(session: Session, ledger: Ledger, level: Level) -> RedactedSession:
     if level == "masked":
         stretches = _collect_private(plain)
         kinds = {text[one.start : one.stop]: one.kind for text, several in stretches.items() for one in several}
+        kinds = {
+            value: kind for text, several in stretches.items() if several for value, kind in list_values(text).items()
+        } | kinds
+        kinds |= dict.fromkeys(filter(None, map(str.strip, words)), ADDED)
         values, found = set(kinds), Counter(kinds.values())
-        made = _walk(plain, _build_masker(stretches, kinds), names)
+        made = _walk(plain, _build_masker(stretches, kinds | _find_forms(stretches, kinds)), names)
     else:
         made = _strip_texts(plain, names)
     back = msgspec.convert(made, Session, str_keys=True)
@@ -133,6 +164,23 @@ def _collect_private(value: JSON) -> dict[str, list[PrivateSpan]]:
         return text
 
     _walk(value, look, None)
+    return found
+
+
+def _find_forms(texts: Mapping[str, object], kinds: Mapping[str, str]) -> dict[str, str]:
+    """What else the texts hold of known secrets: their other forms, encoded runs around them, and lines of a key."""
+    secrets = {value: kind for value, kind in kinds.items() if kind in SECRET_KINDS and len(value) >= MIN_SECRET}
+    lines = {line.strip(): kind for value, kind in secrets.items() if "\n" in value for line in value.splitlines()}
+    secrets |= {line: kind for line, kind in lines.items() if len(line) >= MIN_LINE and not line.startswith("-----")}
+    whole = "\0".join(texts)
+    found = {value: kind for value, kind in lines.items() if value in secrets}
+    forms = {form: kind for value, kind in secrets.items() for form in list_forms(value) if len(form) >= MIN_SECRET}
+    found |= {form: kind for form, kind in forms.items() if form in whole}
+    for text in texts:
+        for start, stop, plain in iter_decoded(text):
+            kind = next((kind for value, kind in secrets.items() if value in plain), "")
+            if kind:
+                found[text[start:stop]] = kind
     return found
 
 

@@ -19,7 +19,7 @@ from turnscope.storage.values import decode_value, make_sqlite_text
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-SETTLED_NANOSECONDS = 2_000_000_000  # the clocks of some file systems are as coarse as that
+CLOCK_NANOSECONDS = 2_000_000_000  # the clocks of some file systems are as coarse as that
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,11 @@ class Stamp:
 
     size: int
     mtime: int
-    beside: str
+    attached: str
+
+    def to_columns(self) -> dict[str, int | str]:
+        """Return the values by column."""
+        return {"size": self.size, "mtime": self.mtime, "beside": self.attached}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def find_key(path: Path, source: str, entry: str, stamp: Stamp) -> str:
     sql = "select key, size, mtime, beside, seen from catalogue where path = ? and entry = ?"
     with open_database(path) as db:
         row = db.conn.execute(sql, [make_sqlite_text(source), entry]).fetchone()
-    sure = row is not None and row[1:4] == astuple(stamp) and row[4] - stamp.mtime > SETTLED_NANOSECONDS
+    sure = row is not None and row[1:4] == astuple(stamp) and row[4] - stamp.mtime > CLOCK_NANOSECONDS
     return str(row[0]) if sure else ""
 
 
@@ -104,7 +108,7 @@ def remember(path: Path, row: CatalogueRow, stamp: Stamp, seen: int) -> None:
         same = db.conn.execute("select path from catalogue where key = ? and path != ?", [row.key, row.path]).fetchall()
         gone = [other for other in same if not Path(other[0]).exists()]
         db.conn.executemany("delete from catalogue where path = ? and key = ?", [(other[0], row.key) for other in gone])
-        put_row(db, asdict(row) | asdict(stamp) | {"seen": seen})
+        put_row(db, asdict(row) | stamp.to_columns() | {"seen": seen})
 
 
 def put_row(db: Database, values: Mapping[str, object]) -> None:

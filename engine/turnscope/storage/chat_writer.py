@@ -60,7 +60,7 @@ class ChatWriter:
     pending: int = -1  # the request that is under way, -1 = none
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
-        """Keep one message, or a system prompt or tool definitions where its role says so."""
+        """See `Sink`. Keep one message, or a system prompt or tool definitions where its role says so."""
         with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
             if any(row["n"] != self.pending for row in db.query(sql, [self.thread, pending_requests.BEGUN])):

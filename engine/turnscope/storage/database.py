@@ -4,7 +4,7 @@ It is the file that chats have always been in, so chats are never moved: a file 
 transaction, in place. (An earlier version's `--forget` deletes `turnscope.db`, so chats must not go there.) Chats exist nowhere
 else. All the rest can be read again from session files and may be deleted (`forget`).
 
-Every operation opens its own connection, so any thread or process may call. `schema` and the modules beside it define the
+Every operation opens its own connection, so any thread or process may call. `schema` and the modules of this package define the
 tables.
 """
 
@@ -102,7 +102,7 @@ def _make_error(path: Path, error: Exception) -> StorageError:
 
 
 def _migrate(db: Database) -> None:
-    """Make the tables, or add what a later version needs. `user_version` tells every version the format, older ones too."""
+    """Make the tables, or add what a later version needs. `user_version` holds the number of the format."""
     version = _read_version(db)
     if version > len(STEPS):
         what = f"its format is {version}, and this version of Turnscope reads formats up to {len(STEPS)}"

@@ -1,27 +1,50 @@
 """The index of all sessions: a row for each, the cost of each request, and the words of every block.
 
-It is a file of its own beside the chats, so that no chat waits for it. It is only a cache of session files: a file of another
+It is a file of its own next to the chats, so that no chat waits for it. It is only a cache of session files: a file of another
 format, or a broken one, is made anew. A source is written in one transaction, so no half session is ever listed.
+
+Words are indexed without their positions, which would take twice the space of all the rest: blocks that hold all words of a
+"quoted" search are read, and those that do not hold them together are left out.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
+from unicodedata import normalize
+
+import msgspec
+from msgspec import Struct, structs
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from turnscope.errors import QueryError
 from turnscope.storage.database import WAIT_SECONDS, StorageError
 from turnscope.storage.values import make_sqlite_text
 
-FORMAT = 1  # count up when a table changes, or when rows are computed differently
+FORMAT = 5  # count up when a table changes, or when rows are computed differently
 PICO_PER_USD = 10**12  # costs are stored as whole 10**-12 USD, so that SQL adds them up exactly
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
+MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
+READ_SECONDS = 2.0  # how long texts are read for one search
+CHUNK_CHARACTERS = 1 << 19  # texts are compressed together from here on: more takes longer to read for one hit
+COMPRESSION = 9  # of zstd; 19 takes 0.3 % less of the source and ten times the time
+TABLE_BLOCKS = 1 << 17  # blocks of one table of words: a search need not look into older ones once it has found enough
+CURVE_POINTS = 40  # numbers of a session's curve at most
 EXCERPT_CHARACTERS = 90  # characters shown on each side of what was found
 
 _TABLES = """
@@ -30,29 +53,37 @@ create table sessions (id integer primary key, path text not null, entry text no
     title text not null, tool text not null, project text not null, models text not null, requests integer not null,
     messages integer not null, peak integer not null, "window" integer not null, filled integer not null,
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
-    size integer not null, good integer not null, rated integer not null, unique (path, entry));
-create table requests (session integer not null, uid text not null, day text not null, model text not null, pico integer);
-create index requests_of on requests (session);
+    size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
+    curve text not null, unique (path, entry));
+create table spending (id integer primary key, session integer not null, day text not null, model text not null,
+    requests integer not null, pico integer);
+create index spending_of on spending (session);
+create table requests (spending integer not null, uid integer not null, pico integer, counts integer not null default 1);
+create index requests_of on requests (spending);
+create index requests_by on requests (uid) where uid != 0;
 create table cuts (session integer not null, day text not null, number integer not null);
 create index cuts_of on cuts (session);
-create table blocks (id integer primary key, session integer not null, part integer not null, at integer not null,
-    request integer not null);
-create index blocks_of on blocks (session);
-create virtual table words using fts5 (text, split, tokenize='unicode61', columnsize=0);
-insert into words (words, rank) values ('automerge', 16);
+create table texts (first integer primary key, stop integer not null, session integer not null, packed blob not null);
+create index texts_of on texts (session);
 """
+_WORDS = "using fts5 (text, split, content='', tokenize='unicode61 remove_diacritics 2', columnsize=0, detail=none)"
+_OF_SESSION = "select id from spending where session = ?"
 _HUMP = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])[A-Za-z0-9]*")  # the second and later words of an identifier
 _INSIDE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+_BEGIN = re.compile(rf"(?<![^\W_])|{_INSIDE.pattern}")  # of a word, or of one inside an identifier
+_ACCENTS = re.compile(r"[\u0300-\u036f]+")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRow:
+class IndexRow(Struct, frozen=True, gc=False):
     """A session in the library.
 
     Tokens of the provider; times in seconds since the Unix epoch; `pico` 10**-12 USD, None = no price.
 
     `filled` requests have a known window. They filled `fill` of it on average, `band` of them 40 to 70 %. `messages`: messages
-    sent by all requests together. `cuts`: compactions and cuts. `good` of `rated` summaries were rated good.
+    sent by all requests together. `cuts`: compactions and cuts. `good` of `rated` summaries were rated good. `misses`: cache
+    misses, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the requests, at most
+    `CURVE_POINTS` numbers with commas between them; "" where no window is known.
     """
 
     path: str
@@ -76,6 +107,9 @@ class IndexRow:
     size: int
     good: int = 0
     rated: int = 0
+    misses: int = 0
+    missed: int | None = None
+    curve: str = ""
 
     @property
     def usd(self) -> float | None:
@@ -83,8 +117,7 @@ class IndexRow:
         return None if self.pico is None else self.pico / PICO_PER_USD
 
 
-@dataclass(frozen=True, slots=True)
-class BlockText:
+class BlockText(Struct, frozen=True, array_like=True, gc=False):
     """A block's text: its part of the session (0 = its main path), its address, and the first request that sent it."""
 
     part: int
@@ -129,18 +162,51 @@ class Hit:
     marks: tuple[tuple[int, int], ...]
 
 
+class SearchResult(NamedTuple):
+    """How many blocks a search found, and one page of them. `is_all`: there are no more."""
+
+    total: int
+    hits: tuple[Hit, ...]
+    is_all: bool
+
+
+class _Term(NamedTuple):
+    """What a query asks for: words that match together, the last one from its beginning."""
+
+    words: tuple[str, ...]
+
+    @property
+    def match(self) -> str:
+        """Finds blocks that hold each of the words."""
+        return " ".join(f'"{word}"' for word in self.words) + "*"
+
+    def stands_in(self, text: str) -> bool:
+        """Whether a text holds the words one behind the other."""
+        text = _fold(text)
+        lower = text.lower()  # a pattern that ignores case is ten times slower
+        text = text if len(text) == len(lower) else lower
+        pattern = re.compile(r"[\W_]*".join(f"({re.escape(_fold(word).lower())})" for word in self.words))
+        at = 0
+        while found := pattern.search(lower, at):
+            if all(_BEGIN.match(text, found.start(number)) for number in range(1, len(self.words) + 1)):
+                return True
+            at = found.start() + 1
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Cost of the requests of a day, a model and a project, each request once. `pico` None = no known price."""
+    """Cost of the requests of a day, a model, a project and a tool, each request once. `pico` None = no known price."""
 
     day: str
     model: str
     project: str
+    tool: str
     requests: int
     pico: int | None
 
 
-_NAMES = ", ".join(f'"{f.name}"' for f in fields(IndexRow))
+_NAMES = ", ".join(f'"{f.name}"' for f in structs.fields(IndexRow))
 
 
 @contextmanager
@@ -198,49 +264,134 @@ def list_problems(path: Path) -> tuple[Problem, ...]:
         return tuple(Problem(*row) for row in db.execute("select path, problem, hint from sources where problem != ''"))
 
 
-def list_spending(path: Path) -> tuple[Spending, ...]:
-    """List the cost by day, model and project. A request in two sessions counts in the first one."""
-    sql = """select r.day, r.model, s.project, count(*), sum(r.pico) from requests r join sessions s on s.id = r.session
-             where r.uid = '' or r.rowid in (select min(rowid) from requests where uid != '' group by uid)
-             group by 1, 2, 3 order by 1"""
+def list_spending(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tuple[Spending, ...]:
+    """List the cost by day, model, project and tool. A request in two sessions counts in the first one.
+
+    Args:
+        path: The index.
+        of: Source and entry of the sessions to look at; None = all.
+    """
+    only, chosen = _choose_sessions(of)
+    sql = f"""select p.day, p.model, s.project, s.tool, sum(p.requests), sum(p.pico) from spending p
+             join sessions s on s.id = p.session and p.requests {only} group by 1, 2, 3, 4 order by 1"""  # noqa: S608 - text is ours
     with _connect(path) as db:
-        return tuple(Spending(*row) for row in db.execute(sql))
+        return tuple(Spending(*row) for row in db.execute(sql, chosen))
 
 
-def count_cuts(path: Path) -> tuple[tuple[str, int], ...]:
-    """Count how often something was removed from a window, by day."""
+def count_cuts(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tuple[tuple[str, int], ...]:
+    """Count how often something was removed from a window, by day.
+
+    Args:
+        path: The index.
+        of: Source and entry of the sessions to look at; None = all.
+    """
+    only, chosen = _choose_sessions(of)
+    sql = f"""select c.day, sum(c.number) from cuts c join sessions s on s.id = c.session {only or "where 1"}
+              and c.day != '' group by c.day order by c.day"""  # noqa: S608 - text is ours
     with _connect(path) as db:
-        return tuple(db.execute("select day, sum(number) from cuts where day != '' group by day order by day"))
+        return tuple(db.execute(sql, chosen))
 
 
-def search(path: Path, query: str, start: int = 0) -> tuple[int, tuple[Hit, ...]]:
+def _choose_sessions(of: Iterable[tuple[str, str]] | None) -> tuple[str, list[str]]:
+    """A condition on sessions `s` and its value, for any number of them."""
+    if of is None:
+        return "", []
+    rows = json.dumps([[make_sqlite_text(source), make_sqlite_text(entry)] for source, entry in of])
+    one = "select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?)"
+    return f"where (s.path, s.entry) in ({one})", [rows]
+
+
+def search(path: Path, query: str, start: int = 0) -> SearchResult:
     """Search for blocks that hold all words of a query, those indexed last first.
 
-    Words match from their beginning, and inside identifiers. "Quoted" words match together.
+    Words match from their beginning, and inside identifiers. "Quoted" words match together, as do those of `a_name`.
+    At most `MAX_HITS` are counted; of what has to be read `MAX_READ_HITS`, and what is found in `READ_SECONDS`.
 
     Args:
         path: The index.
         query: The words.
         start: Number of the first hit to return, from 0.
 
-    Returns:
-        The number of hits (at most `MAX_HITS`), and one page of them.
+    Raises:
+        QueryError: The query holds no word.
+    """
+    wanted = _split_query(query)
+    with _connect(path) as db:
+        reader = _TextReader(db)
+        found, is_all = _find_blocks(reader, wanted)
+        hits = tuple(_make_hit(reader, id, wanted) for id in found[start : start + PAGE_HITS])
+        return SearchResult(len(found), hits, is_all)
+
+
+def find_sessions(path: Path, query: str) -> frozenset[tuple[str, str]]:
+    """Find the sessions that the hits of `search` lie in: source and entry of each.
+
+    Args:
+        path: The index.
+        query: The words.
 
     Raises:
         QueryError: The query holds no word.
     """
-    wanted = [(quoted or word).strip() for quoted, word in re.findall(r'"([^"]+)"|(\S+)', query)]
-    wanted = [word for word in wanted if any(letter.isalnum() for letter in word)]
+    wanted = _split_query(query)
+    sql = """select s.path, s.entry from sessions s where s.id in (select (select session from texts where first <= value
+             order by first desc limit 1) from json_each(?))"""
+    with _connect(path) as db:
+        return frozenset(db.execute(sql, [json.dumps(_find_blocks(_TextReader(db), wanted)[0])]))
+
+
+def _split_query(query: str) -> list[_Term]:
+    terms = [quoted or word for quoted, word in re.findall(r'"([^"]+)"|(\S+)', make_sqlite_text(query))]
+    wanted = [_Term(words) for term in terms if (words := tuple(_WORD.findall(term)))]
     if not wanted:
         raise QueryError("the query holds no word", hint="Type a word, or part of an identifier.")
-    match = " ".join('"' + word.replace('"', '""') + '"*' for word in map(make_sqlite_text, wanted))
-    sql = f"select rowid from words where words match ? order by rowid desc limit {MAX_HITS}"  # noqa: S608 - a number of ours
-    with _connect(path) as db:
+    return wanted
+
+
+def _fold(text: str) -> str:
+    """A text without accents, as the index knows it."""
+    return text if text.isascii() else _ACCENTS.sub("", normalize("NFD", text))
+
+
+def _find_blocks(reader: _TextReader, wanted: Sequence[_Term]) -> tuple[list[int], bool]:
+    """The blocks of a query, those indexed last first, and whether there are no more."""
+    together = [term for term in wanted if len(term.words) > 1]
+    most, until = MAX_READ_HITS if together else MAX_HITS, time.monotonic() + READ_SECONDS
+    found: list[int] = []
+    for id in _iter_candidates(reader.db, " ".join(term.match for term in wanted)):
+        if len(found) == most or (together and time.monotonic() > until):
+            return found, False
+        if not together or all(term.stands_in(reader.read(id)[1].text) for term in together):
+            found.append(id)
+    return found, True
+
+
+def _iter_candidates(db: sqlite3.Connection, match: str) -> Iterator[int]:
+    """The blocks that hold all words, those indexed last first."""
+    for table in reversed(_list_word_tables(db)):
         try:
-            found = [row[0] for row in db.execute(sql, [match])]
-        except sqlite3.OperationalError as error:  # FTS5 accepts no NUL byte in a word
+            sql = f"select rowid from {table} where {table} match ? order by rowid desc"  # noqa: S608 - names are ours
+            for (id,) in db.execute(sql, [match]):
+                yield id
+        except sqlite3.OperationalError as error:  # a letter that FTS5 takes for none
             raise QueryError("this text cannot be searched for", hint="Type a word, or part of an identifier.") from error
-        return len(found), tuple(_make_hit(db, id, wanted) for id in found[start : start + PAGE_HITS])
+
+
+class _TextReader:
+    """Reads blocks; neighbours are unpacked together, once for those in a row."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self._first, self._stop, self._session = 0, 0, 0
+        self._texts: list[BlockText] = []
+
+    def read(self, id: int) -> tuple[int, BlockText]:
+        """The session of a block, and the block."""
+        if not self._first <= id < self._stop:
+            sql = "select first, stop, session, packed from texts where first <= ? order by first desc limit 1"
+            self._first, self._stop, self._session, packed = self.db.execute(sql, [id]).fetchone()
+            self._texts = _unpack_texts(packed)
+        return self._session, self._texts[id - self._first]
 
 
 def measure_size(path: Path) -> int:
@@ -261,18 +412,20 @@ def read_version(path: Path) -> tuple[int, ...]:
     return tuple(number for file in _list_files(path)[:2] for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
-def _make_hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
-    sql = """select s.path, s.entry, s.title, b.part, b.at, b.request, w.text from blocks b
-             join sessions s on s.id = b.session join words w on w.rowid = b.id where b.id = ?"""
-    source, entry, title, part, at, request, text = db.execute(sql, [id]).fetchone()
-    forms = [r"[\W_]*".join(map(re.escape, re.findall(r"[^\W_]+", word))) for word in wanted]
+def _make_hit(reader: _TextReader, id: int, wanted: Sequence[_Term]) -> Hit:
+    session, block = reader.read(id)
+    sql = "select path, entry, title from sessions where id = ?"
+    source, entry, title = reader.db.execute(sql, [session]).fetchone()
+    text = block.text
+    forms = [r"[\W_]*".join(map(re.escape, term.words)) for term in wanted]
     apart = re.compile("|".join(forms), re.IGNORECASE)
     rare = min(forms, key=lambda form: sum(1 for _ in re.finditer(form, text, re.IGNORECASE)) or len(text))
     first = re.search(rare, text, re.IGNORECASE)
     begin = max(0, first.start() - EXCERPT_CHARACTERS) if first else 0
     stop = (first.end() if first else 0) + 2 * EXCERPT_CHARACTERS
     excerpt = _cut_excerpt(text, begin, stop)
-    return Hit(source, entry, title, part, at, request, excerpt, tuple(found.span() for found in apart.finditer(excerpt)))
+    marks = tuple(found.span() for found in apart.finditer(excerpt))
+    return Hit(source, entry, title, block.part, block.at, block.request, excerpt, marks)
 
 
 def _cut_excerpt(text: str, begin: int, stop: int) -> str:
@@ -284,35 +437,112 @@ def _cut_excerpt(text: str, begin: int, stop: int) -> str:
 
 
 def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
-    values = [make_sqlite_text(value) if isinstance(value, str) else value for value in astuple(each.row)]
+    values = [make_sqlite_text(value) if isinstance(value, str) else value for value in structs.astuple(each.row)]
     sql = f"insert into sessions ({_NAMES}) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
     session = db.execute(sql, values).lastrowid
-    costs = ((session, *map(_make_sqlite_value, row)) for row in each.costs)
-    db.executemany("insert into requests values (?, ?, ?, ?, ?)", costs)
+    for (day, model), costs in groupby(sorted(each.costs, key=lambda row: row[1:3]), lambda row: row[1:3]):
+        sql = "insert into spending (session, day, model, requests) values (?, ?, ?, 0)"
+        spending = db.execute(sql, [session, make_sqlite_text(day), make_sqlite_text(model)]).lastrowid
+        charges = ((spending, _number_request(uid), pico) for uid, _, _, pico in costs)
+        db.executemany("insert into requests (spending, uid, pico) values (?, ?, ?)", charges)
+    again = "exists (select 1 from requests o where o.uid = requests.uid and o.uid != 0 and o.rowid < requests.rowid)"
+    db.execute(f"update requests set counts = 0 where spending in ({_OF_SESSION}) and uid != 0 and {again}", [session])  # noqa: S608 - ours
+    _sum_spending(db, session)
     db.executemany("insert into cuts values (?, ?, ?)", ((session, *row) for row in each.cuts))
-    first = db.execute("select coalesce(max(id), 0) + 1 from blocks").fetchone()[0]
-    rows = [(first + n, text) for n, text in enumerate(each.texts)]
-    db.executemany("insert into blocks values (?, ?, ?, ?, ?)", ((n, session, t.part, t.at, t.request) for n, t in rows))
-    db.executemany("insert into words (rowid, text, split) values (?, ?, ?)", (_split_words(n, t.text) for n, t in rows))
+    first = db.execute("select coalesce(max(stop), 1) from (select stop from texts order by first desc limit 1)").fetchone()[0]
+    texts = [structs.replace(text, text=make_sqlite_text(text.text)) for text in each.texts]
+    _index_words(db, first, [text.text for text in texts])
+    rows = ((first + n, first + stop, session, data) for n, stop, data in _pack_texts(texts))
+    db.executemany("insert into texts values (?, ?, ?, ?)", rows)
 
 
-def _make_sqlite_value(value: str | int | None) -> str | int | None:
-    return make_sqlite_text(value) if isinstance(value, str) else value
+def _number_request(uid: str) -> int:
+    """A number for the id of a request, so that what is copied to another session counts once; 0 = it has no id."""
+    digest = blake2b(uid.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) if uid else 0
 
 
-def _split_words(id: int, text: str) -> tuple[int, str, str]:
-    """Split the identifiers in a text, so that `getUserName` is found under `user`."""
-    split = " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
-    return id, make_sqlite_text(text), split
+def _list_word_tables(db: sqlite3.Connection) -> list[str]:
+    """The tables of words, the one with the oldest blocks first."""
+    names = db.execute("select name from sqlite_master where name glob 'words[0-9]*' and sql like 'create virtual%'")
+    return sorted((name for (name,) in names), key=lambda name: int(name.removeprefix("words")))
+
+
+def _index_words(db: sqlite3.Connection, first: int, texts: Sequence[str]) -> None:
+    """Index the words of blocks from a number on. A full table is merged into one piece, which is smaller and faster."""
+    known = _list_word_tables(db)
+    for table, rows in _group_by_table(_split_words(first, texts)):
+        if table not in known:
+            if known:
+                db.execute(f"insert into {known[-1]} ({known[-1]}) values ('optimize')")  # noqa: S608 - names are ours
+            db.execute(f"create virtual table {table} {_WORDS}")
+            db.execute(f"insert into {table} ({table}, rank) values ('automerge', 16)")  # noqa: S608 - names are ours
+            known.append(table)
+        db.executemany(f"insert into {table} (rowid, text, split) values (?, ?, ?)", rows)  # noqa: S608 - names are ours
+
+
+def _group_by_table(rows: Iterable[tuple[int, str, str]]) -> Iterator[tuple[str, Iterator[tuple[int, str, str]]]]:
+    """Each table of words, and those of the rows that it holds."""
+    return groupby(rows, lambda row: f"words{row[0] // TABLE_BLOCKS}")
+
+
+def _sum_spending(db: sqlite3.Connection, session: int | None) -> None:
+    """Sum again what a session cost by day and model. A request counts in the first session that holds it."""
+    sql = """update spending set (requests, pico) =
+             (select count(*), sum(pico) from requests r where r.spending = spending.id and counts) where session = ?"""
+    db.execute(sql, [session])
+
+
+def _hand_on(db: sqlite3.Connection, uids: Sequence[tuple[int]]) -> None:
+    """Let requests count in the next session that holds them, after the first one was deleted."""
+    heirs = set[int]()
+    for (uid,) in uids:
+        sql = """select r.rowid, s.session from requests r join spending s on s.id = r.spending
+                 where uid = ? and uid != 0 order by r.rowid"""
+        if found := db.execute(sql, [uid]).fetchone():
+            db.execute("update requests set counts = 1 where rowid = ?", [found[0]])
+            heirs.add(found[1])
+    for session in heirs:
+        _sum_spending(db, session)
+
+
+def _split_words(first: int, texts: Iterable[str]) -> Iterator[tuple[int, str, str]]:
+    """Each text as its block is found: also by the words of its identifiers, so that `getUserName` is found under `user`.
+
+    What is indexed is removed with the same words, so a change here needs another `FORMAT`.
+    """
+    for id, text in enumerate(texts, first):
+        yield id, text, " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
+
+
+def _pack_texts(texts: Sequence[BlockText]) -> Iterator[tuple[int, int, bytes]]:
+    """Compress texts, several at once; each with the numbers of its first text and behind its last."""
+    begin, size = 0, 0
+    for n, block in enumerate(texts, 1):
+        size += len(block.text)
+        if size >= CHUNK_CHARACTERS or n == len(texts):
+            yield begin, n, zstd.compress(msgspec.msgpack.encode(texts[begin:n]), COMPRESSION)
+            begin, size = n, 0
+
+
+def _unpack_texts(packed: bytes) -> list[BlockText]:
+    return msgspec.msgpack.decode(zstd.decompress(packed), type=list[BlockText])
 
 
 def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
     for source in sources:
         db.execute("delete from sources where path = ?", [source])
         for (session,) in db.execute("select id from sessions where path = ?", [source]).fetchall():
-            db.execute("delete from words where rowid in (select id from blocks where session = ?)", [session])
-            for table in ("blocks", "requests", "cuts"):
+            for first, packed in db.execute("select first, packed from texts where session = ?", [session]).fetchall():
+                for table, rows in _group_by_table(_split_words(first, [block.text for block in _unpack_texts(packed)])):
+                    sql = f"insert into {table} ({table}, rowid, text, split) values ('delete', ?, ?, ?)"  # noqa: S608 - ours
+                    db.executemany(sql, rows)
+            of = f"requests where spending in ({_OF_SESSION})"
+            counted = db.execute(f"select uid from {of} and counts and uid != 0", [session]).fetchall()  # noqa: S608 - ours
+            db.execute(f"delete from {of}", [session])  # noqa: S608 - ours
+            for table in ("texts", "spending", "cuts"):
                 db.execute(f"delete from {table} where session = ?", [session])  # noqa: S608 - names are ours
+            _hand_on(db, counted)
             db.execute("delete from sessions where id = ?", [session])
 
 
@@ -348,9 +578,9 @@ def _make_tables(db: sqlite3.Connection) -> None:
     _enable_wal(db)
     db.execute("begin immediate")
     if _read_format(db) != FORMAT:
-        old = db.execute("select name from sqlite_master where type = 'table' and sql is not null").fetchall()
-        for (name,) in sorted(old, key=lambda row: row[0] != "words"):  # dropping it drops its inner tables
-            if name == "words" or not name.startswith(("words_", "sqlite_")):
+        for kind in ("create virtual%", "%"):  # dropping a table of words drops its inner tables
+            old = "select name from sqlite_master where type = 'table' and name not like 'sqlite%' and sql like ?"
+            for (name,) in db.execute(old, [kind]).fetchall():
                 db.execute(f'drop table "{name}"')
         for statement in _TABLES.split(";"):
             db.execute(statement)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 RECALL_LIMIT = 16  # facts in one recall, unless the ask says how many
-FADE_SECONDS = 30 * 86_400.0  # seconds after which a medium fact that is not said again is no longer recalled
-LASTING_CHATS = 3  # a medium fact stays for good after so many chats said it
+FADE_SECONDS = 30 * 86_400.0  # seconds after which a medium fact that no message repeats is no longer recalled
+LASTING_CHATS = 3  # a medium fact stays for good after so many chats repeated it
 LEARNED_LIMIT = 200  # names that a project's sessions look up again, the most frequent first
 _COLUMNS = "id, owner, text, said, source, forgotten, tier"
 
@@ -41,14 +41,14 @@ class Memories:
     project: str = ""
     clock: Callable[[], float] = field(default=time.time)
 
-    def add(self, text: str, owner: Owner = "user", source: str = "", said: str = "", tier: Tier = "long") -> Memory:
+    def add(self, text: str, owner: Owner = "user", source: str = "", day: str = "", tier: Tier = "long") -> Memory:
         """Remember a fact. A known one is not added again but counts as heard again; in the third chat it stays for good.
 
         Args:
             text: The fact.
-            owner: user | agent: who said it.
-            source: Where it was said.
-            said: The day, as ISO text; "" = today.
+            owner: user | agent: whose fact it is.
+            source: The message it comes from.
+            day: The day, as ISO text; "" = today.
             tier: short | medium | long: how long it stays.
 
         Raises:
@@ -57,7 +57,7 @@ class Memories:
         text = " ".join(text.split())
         if not text:
             raise TurnscopeError("the fact is empty", hint="Write what should be remembered.")
-        day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
+        day = day or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
         fact = Memory(make_fact_id(owner, text), owner, text, day, source, tier=tier)
         with begin_write(self.path) as db:
             known = self._find(db, fact.id)
@@ -77,7 +77,7 @@ class Memories:
             text: The new text.
         """
         old = self.get(id)
-        new = self.add(text, old.owner, old.source, old.said, old.tier)
+        new = self.add(text, old.owner, old.source, old.day, old.tier)
         if new.id != id:
             self.forget(id)
         return new
@@ -189,13 +189,13 @@ class Memories:
 
     def _put(self, db: Database, fact: Memory) -> None:
         sql = f"insert into memories (user_id, project, {_COLUMNS}, heard) values (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)"  # noqa: S608 - ours
-        row = [*self._scope, fact.id, fact.owner, fact.text, fact.said, fact.source, fact.tier, self.clock()]
+        row = [*self._scope, fact.id, fact.owner, fact.text, fact.day, fact.source, fact.tier, self.clock()]
         db.conn.execute(sql, row)
         sql = "insert into memories_fts (user_id, project, id, terms) values (?, ?, ?, ?)"
         db.conn.execute(sql, [*self._scope, fact.id, " ".join(extract_terms(fact.text))])
 
     def _count_again(self, db: Database, known: Memory, again: Memory) -> Memory:
-        """Count that a known fact was said again: another chat counts, and a fact marked to stay stays."""
+        """Count that a known fact was repeated: another chat counts, and a fact marked to stay stays."""
         other = known.source.partition(" ")[0] != again.source.partition(" ")[0]
         sql = "update memories set heard = ?, chats = chats + ? where user_id = ? and project = ? and id = ?"
         db.conn.execute(sql, [self.clock(), int(other), *self._scope, known.id])

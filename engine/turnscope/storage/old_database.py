@@ -19,7 +19,7 @@ _NAMES = ", ".join(f'"{f.name}"' for f in fields(CatalogueRow) if f.name not in 
 
 
 def list_files(path: Path) -> list[Path]:
-    """List the earlier file beside the database at `path`, with its logs; none where there is none."""
+    """List the earlier file next to the database at `path`, with its logs; none where there is none."""
     return sessions.list_files(path.with_name(NAME)) if path.name != NAME else []
 
 
@@ -33,7 +33,7 @@ def import_sessions(path: Path) -> None:
             counts = old.execute("select digest, family, tokens from counts").fetchall()
     except sqlite3.DatabaseError:  # broken, or busy: leave it, since everything in it can be read again
         return
-    unread = asdict(Stamp(0, 0, "")) | {"seen": 0}
+    unread = Stamp(0, 0, "").to_columns() | {"seen": 0}
     with begin_write(path) as db:
         newer = {row[0] for row in db.conn.execute("select path from catalogue")}
         for row in (CatalogueRow(*values) for values in rows):
@@ -44,6 +44,6 @@ def import_sessions(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete the earlier file. The file itself comes last, so that none of its logs is ever left beside another file."""
+    """Delete the earlier file. The file itself comes last, so that none of its logs is ever left with another file."""
     for file in reversed(list_files(path)):
         file.unlink(missing_ok=True)

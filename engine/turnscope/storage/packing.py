@@ -37,7 +37,7 @@ class _Packed(Struct, frozen=True, array_like=True):
     pairs: tuple[int, ...]
     digests: tuple[str, ...]
     subagents: tuple[_Packed, ...]
-    forks: tuple[tuple[int, int, tuple[tuple[int, int], ...], _Packed], ...]  # of, start, pairs of mended blocks, own
+    forks: tuple[tuple[int, int, tuple[tuple[int, int], ...], _Packed], ...]  # of, start, pairs of relinked blocks, own
 
 
 def encode_contents(session: Session) -> Iterator[tuple[str, Content]]:
@@ -73,7 +73,7 @@ def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
     Args:
         packed: What `pack` wrote.
         digests: Digests of `encode_contents`, 16 bytes each.
-        fetch: Gives the values of all digests it is asked for.
+        fetch: Gives the values of all requested digests.
     """
     if packed[:1] == b"[":
         value = msgspec.convert(json.loads(packed), _Packed, str_keys=True)
@@ -90,7 +90,7 @@ def release_contents(session: Session, digests: bytes, fetch: Fetch) -> None:
     Args:
         session: The session.
         digests: Digests of `encode_contents`, 16 bytes each.
-        fetch: Gives the values of all digests it is asked for.
+        fetch: Gives the values of all requested digests.
     """
     _release(session, BytesIO(digests), fetch)
 
@@ -130,8 +130,8 @@ def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> 
     )
     forks: list[Fork] = []
     for of, left, pairs, own in packed.forks:
-        mended = tuple(structs.replace(get_block(session, forks, of, at), pair=pair) for at, pair in pairs)
-        forks.append(Fork(_unpack(own, digests, fetch, left), of, left, mended))
+        relinked = tuple(structs.replace(get_block(session, forks, of, at), pair=pair) for at, pair in pairs)
+        forks.append(Fork(_unpack(own, digests, fetch, left), of, left, relinked))
     return structs.replace(session, forks=tuple(forks))
 
 
@@ -143,8 +143,8 @@ def _release(session: Session, digests: BytesIO, fetch: Fetch) -> None:
         _release(inner, digests, fetch)
     for fork in session.forks:
         _release(fork.own, digests, fetch)
-        for mended in fork.relinked:
-            structs.force_setattr(mended, "content", get_block(session, session.forks, fork.of, mended.at).content)
+        for relinked in fork.relinked:
+            structs.force_setattr(relinked, "content", get_block(session, session.forks, fork.of, relinked.at).content)
 
 
 class _Texts:

@@ -47,7 +47,7 @@ def unmark_pending(path: Path, thread: str, request: int) -> None:
 
 
 def identify_process() -> str:
-    """Identify this process so that others can tell it from a later one with the same number."""
+    """Identify this process so that others can distinguish it from a later one with the same number."""
     return f"{socket.gethostname()}|{os.getpid()}|{_read_start_time(os.getpid())}"
 
 

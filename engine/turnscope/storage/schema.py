@@ -136,7 +136,7 @@ create virtual table memories_fts using fts5 (user_id unindexed, project unindex
 
 
 def _memory_tiers(db: Database) -> None:
-    """Format 8: how long a fact stays, when and in how many chats it was said, and what of the archive is looked up again."""
+    """Format 8: how long a fact stays, when and in how many chats it occurred, and what of the archive is looked up again."""
     db.executescript("""
 alter table memories add column tier text not null default 'long';
 alter table memories add column heard real not null default 0;

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnscope.errors import PolicyError, TurnscopeError
+from turnscope.numbering import format_request
 from turnscope.planning.policy import Policy, load, parse
 from turnscope.session.content import dumps
 from turnscope.session.destination import Destination
@@ -303,15 +304,16 @@ class Threads:
                 return tuple(texts[d] for d in digests[0]), tuple(texts[d] for d in digests[1])
             parent = get_row(db, thread)["parent"]
         if not parent:
-            raise TurnscopeError(f"there is no request {request} in this chat", hint="Choose one that was sent from it.")
+            raise TurnscopeError(
+                f"there is no request {format_request(request)} in this chat", hint="Choose one that was sent from it."
+            )
         return self.find_statics(parent, request)
 
     def _list_policies(self, db: Database, thread: str) -> Sequence[tuple[int, Policy]]:
         row, shared = get_row(db, thread), 0
         found: list[tuple[int, Policy]] = []
         if row["parent"]:
-            sql = "select count(*) as many from requests where thread = ? and stop <= ? and status != 'begun'"
-            shared = next(db.query(sql, [row["parent"], row["at"]]))["many"]
+            shared = _count_requests(db, row["parent"], row["at"])
             found = [(n, policy) for n, policy in self._list_policies(db, row["parent"]) if n < shared]
         own = [*db.query("select request, toml from policies where thread = ? order by request", [thread])]
         if not own or own[0]["request"] > shared:  # only the name of the first one is known
@@ -322,6 +324,16 @@ class Threads:
 
 def _query_pending(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
     return db.query("select n from requests where thread = ? and status = ?", [thread, BEGUN])
+
+
+def _count_requests(db: Database, thread: str, stop: int) -> int:
+    """Count the requests of a thread that end at or before block `stop`, with those that it shares with its ancestors."""
+    sql = "select max(n) as last from requests where thread = ? and stop <= ? and status != 'begun'"
+    last = next(db.query(sql, [thread, stop]))["last"]
+    row = get_row(db, thread)
+    if last is not None or not row["parent"]:
+        return 0 if last is None else int(last) + 1
+    return _count_requests(db, row["parent"], min(stop, row["at"]))
 
 
 def _iter_ancestors(db: Database, thread: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Telemetry: requests and decisions as OpenTelemetry spans, of live chats and replays, to a file or a server.
 
-Nothing leaves this machine unless an address is given, and no content unless it is asked for.
+Nothing leaves this machine unless an address is given, and no content unless it is requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans of a live chat: a sink beside its store, and a turn as one trace. A failure here does not stop the chat."""
+"""Spans of a live chat: a sink next to its store, and a turn as one trace. A failure here does not stop the chat."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Callable, Generator, Sequence
 from functools import cache
 
 from turnscope import settings
+from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.request_outcome import RequestEnded, Status
 from turnscope.live.chat import Chat
 from turnscope.live.events import Event
 from turnscope.live.sinks import Sinks
 from turnscope.planning.render import build_body
 from turnscope.session.model import JSON, Fact, Message
-from turnscope.telemetry import spans
+from turnscope.telemetry import names, spans
 from turnscope.telemetry.export import Exporter
 from turnscope.telemetry.spans import DecisionRecord, RequestRecord
 from turnscope.views.decision_log import iter_decisions
@@ -27,7 +28,7 @@ class TracingSink:
         self.turn: list[RequestRecord] = []
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
-        """Nothing: a message is part of the span of the request that carries it."""
+        """See `Sink`. Nothing to do: a message is part of the span of the request that carries it."""
 
     def record_fact(self, fact: Fact) -> None:
         """Nothing: a fact is part of the span of its request."""
@@ -51,14 +52,14 @@ class TracingSink:
         plan, expected, chat = ended.plan, ended.plan.calibration.predict, self.chat
         return RequestRecord(
             session=ended.session,
-            provider="turnscope" if chat.destination and chat.destination.kind == "offline" else "anthropic",
+            provider=names.PROVIDERS.get(chat.destination.kind if chat.destination else "", "anthropic"),
             policy=chat.settings.policy.name,
             request=ended.request,
             plan=plan,
             status=ended.status,
             made=tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
             expected=plan.expected_tokens,
-            buckets=spans.split_tokens(plan.seen.buckets, plan.calibration.scale, plan.expected_tokens),
+            buckets=spans.split_tokens(plan.seen.buckets, Terms(0, 0, 0, plan.calibration.scale), plan.expected_tokens),
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,

@@ -33,18 +33,20 @@ COMPACTION_READ = "anthropic.usage.compaction.input_tokens"
 COMPACTION_WRITTEN = "anthropic.usage.compaction.output_tokens"
 STOP_REASON = "anthropic.message.stop_reason"
 
+BRANCH_OF = "turnscope.branch_of"  # the conversation that a branch left
+SUBAGENT_OF = "turnscope.subagent_of"  # the conversation that a subagent worked for
 TURN = "turnscope.turn"
 REQUEST = "turnscope.request"
 POLICY = "turnscope.policy"
 STATUS = "turnscope.status"  # complete | interrupted | refused | failed | replayed
 VERDICT = "turnscope.verdict"
 WINDOW = "turnscope.window"  # tokens
-EXPECTED = "turnscope.input_tokens.expected"  # prompt tokens as expected before the request was sent
-BUCKETS = "turnscope.input_tokens."  # and a bucket, or `hidden` for what the log does not hold: expected tokens
+EXPECTED = "turnscope.expected_input_tokens"  # prompt tokens as expected before the request was sent
+BUCKETS = "turnscope.input_tokens."  # and a bucket, or `hidden` for what the log does not hold; they sum to `EXPECTED`
 USD = "turnscope.usd"
 UNTIMED = "turnscope.untimed"  # no time is recorded, so the span has its place in the order as its time
 ATTEMPTS = "turnscope.attempts"
-ASK = "turnscope.ask"  # kind of a rule query that asked a model; its span is no request of the conversation
+ASK = "turnscope.ask"  # kind of a rule query that called a model; its span is no request of the conversation
 
 # Events of a request's span. Tokens are the provider's, as expected.
 EDIT = "turnscope.edit"
@@ -61,3 +63,13 @@ BEFORE = "turnscope.tokens.before"
 AFTER = "turnscope.tokens.after"
 
 COMPACTIONS = "turnscope.compactions"  # a counter: condensations of requests that were sent
+PROVIDERS = {
+    "offline": "turnscope",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "openrouter": "openrouter",
+    "azure": "azure.ai.openai",
+    "gemini": "gcp.gemini",
+    "chat": "openai",
+}
+"""Values of `PROVIDER` by kind of destination; of others `anthropic`. A server has the name of the API that it speaks."""

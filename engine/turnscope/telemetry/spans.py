@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.errors import ContextWindowExceededError, TurnscopeError
@@ -50,6 +51,7 @@ class RequestRecord(Struct, frozen=True):
         body, answer: content, if it is exported.
         estimated_output: tokens of the answer as counted, where the recorded output cannot be true.
         first: the first request of its turn.
+        belongs: the conversation that this one belongs to, by what it is to it (`names.BRANCH_OF`, `names.SUBAGENT_OF`).
     """
 
     session: str
@@ -69,17 +71,18 @@ class RequestRecord(Struct, frozen=True):
     agent: str = "turnscope"
     estimated_output: int = 0
     first: int = 0
+    belongs: Mapping[str, str] = {}
 
 
-def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[str, int]:
+def split_tokens(buckets: Mapping[Any, int], terms: Terms, total: int) -> dict[str, int]:
     """Split the tokens of a prompt by bucket, and `hidden`: what the log does not hold or explain. They sum to `total`.
 
     Args:
         buckets: counted tokens by bucket.
-        scale: provider tokens per counted token.
+        terms: what turns counted tokens into the provider's.
         total: provider tokens of the whole prompt.
     """
-    split = {str(bucket): round(scale * tokens) for bucket, tokens in buckets.items()}
+    split = {str(bucket): round(terms.get_scale(at) * tokens) for at, (bucket, tokens) in enumerate(buckets.items())}
     hidden = total - sum(split.values())
     if hidden < 0:  # rounded up in several buckets: the largest gives way
         largest = max(split, key=lambda bucket: split[bucket])
@@ -89,7 +92,7 @@ def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[s
 
 
 def build_request_spans(record: RequestRecord) -> Iterator[ReadableSpan]:
-    """Yield the span of a request, then one for each rule query that asked a model."""
+    """Yield the span of a request, then one for each rule query that called a model."""
     start, end = _get_times(record.request)
     own = _build_context(record, "request", record.request.n)
     yield _build_span(
@@ -139,10 +142,11 @@ def _build_attributes(record: RequestRecord) -> dict[str, Any]:
         names.VERDICT: record.plan.verdict,
         names.EXPECTED: record.expected,
         **{names.BUCKETS + bucket: tokens for bucket, tokens in record.buckets.items()},
+        **record.belongs,
     }
     reason = request.stop_reason if record.status != "replayed" else None
     parameters = {names.MAX_TOKENS: settings.get("max_tokens"), names.TEMPERATURE: settings.get("temperature")}
-    told_of: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         **parameters,
         names.WINDOW: record.plan.limit,
         names.ANSWER_ID: request.id,
@@ -156,7 +160,7 @@ def _build_attributes(record: RequestRecord) -> dict[str, Any]:
         names.UNTIMED: True if request.sent_at is None else None,
         names.ESTIMATED_OUTPUT: record.estimated_output or None,
     }
-    return about | {key: value for key, value in told_of.items() if value not in (None, "")}
+    return about | {key: value for key, value in attributes.items() if value not in (None, "")}
 
 
 def _list_usage(usage: Usage | None) -> dict[str, int]:
@@ -216,7 +220,7 @@ def _iter_events(record: RequestRecord, at: int) -> Iterator[Event]:
 
 
 def _build_ask_span(record: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
-    """The span of a rule query that asked a model. It is billed, but is no request of the conversation."""
+    """The span of a rule query that called a model. It is billed, but is no request of the conversation."""
     about = {
         names.OPERATION: "chat",
         names.PROVIDER: record.provider,

@@ -59,13 +59,14 @@ class Figures(Struct, frozen=True):
     """The result of a policy over one or more sessions.
 
     Attributes:
-        usd: simulated cost in USD.
+        usd: cost in dollars of the bill (`replay_cost`).
         lost: references that answers reuse and that their requests lacked.
         uses: references that answers reuse.
         unsent: requests that could not be sent: over the window, refused or rejected.
         changed: requests that the policy changed.
         requests: all requests.
         peak: the highest fill of a window, 0 to 1.
+        record_usd: what the record cost, in USD.
     """
 
     usd: Decimal = Decimal(0)
@@ -75,6 +76,12 @@ class Figures(Struct, frozen=True):
     changed: int = 0
     requests: int = 0
     peak: float = 0.0
+    record_usd: Decimal = Decimal(0)
+
+    @property
+    def factor(self) -> float | None:
+        """USD as a factor of what the record cost; None where it has no price."""
+        return float(self.usd / self.record_usd) if self.record_usd else None
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
@@ -85,6 +92,7 @@ class Figures(Struct, frozen=True):
             changed=self.changed + other.changed,
             requests=self.requests + other.requests,
             peak=max(self.peak, other.peak),
+            record_usd=self.record_usd + other.record_usd,
         )
 
 
@@ -300,7 +308,7 @@ def choose_point(points: Sequence[Figures], best: Iterable[int]) -> tuple[int | 
         last = numbers[-1]
         least = points[last]
         return last, (
-            f"As its file says, {base.unsent:,} requests could not have been sent; with this setting {least.unsent:,}. Of "
+            f"With defaults, {base.unsent:,} requests could not have been sent; with this setting {least.unsent:,}. Of "
             f"those like it, it loses least: {least.lost:,} references, for {_format_usd(least.usd)}."
         )
     number = next(n for n in numbers if points[n].lost <= base.lost)
@@ -308,12 +316,12 @@ def choose_point(points: Sequence[Figures], best: Iterable[int]) -> tuple[int | 
     saved = float(1 - point.usd / base.usd) if base.usd else 0.0
     if saved < MIN_SAVING:
         return 0, (
-            f"Leave it as its file says: {_format_usd(base.usd)}, {base.lost:,} lost references. Nothing that was tried "
+            f"Keep defaults: {_format_usd(base.usd)}, {base.lost:,} lost references. Nothing that was tried "
             f"costs at least {MIN_SAVING:.0%} less and loses no more."
         )
     return number, (
         f"{_format_usd(point.usd)} instead of {_format_usd(base.usd)}, {saved:.0%} less, and {point.lost:,} lost references "
-        f"instead of {base.lost:,}: the cheapest setting that loses no more than its file says."
+        f"instead of {base.lost:,}: the cheapest setting that loses no more than the defaults."
     )
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
+from turnscope.numbering import format_request
 from turnscope.planning.trace import Trace
 from turnscope.session.model import CHAT, JSON, Block, Bucket
 from turnscope.views.decision_log import iter_decisions
@@ -130,7 +131,7 @@ def _check_buckets(case: _Case) -> _Outcome:
     if not case.cuts:
         return "unknown", "Every token is in a named bucket; nothing was cut, so no bucket's own rule shows.", ()
     where = _list_requests(case.cuts)
-    return "pass", f"Every token is in a named bucket; the cuts at {_format_requests(where)} name what they took.", where
+    return "pass", f"Every token is in a named bucket; the cuts at {_format_requests(where)} name what they removed.", where
 
 
 def _splits_pair(trace: Trace, decision: Decision) -> bool:
@@ -193,7 +194,7 @@ def _check_editing(case: _Case) -> _Outcome:
     full = [n for n, (prompt, window) in sizes if window and prompt > LONG_SHARE * window]
     return (
         "fail",
-        f"{_format_requests(full)} filled over half of it; of up to {results:,} tokens of tool results none was cleared.",
+        f"{_format_requests(full)} filled over half of the window, and no tool result was cleared (up to {results:,} tokens).",
         full,
     )
 
@@ -266,7 +267,7 @@ def _check_shared_id(case: _Case) -> _Outcome:
     prompts = [(plan.request.n, _digest_system_prompt(plan, system)) for plan in case.trace.plans]
     known = [digest for _, digest in prompts if digest]
     if not known:
-        return "unknown", "The log holds no system prompt, by which agents could be told apart.", ()
+        return "unknown", "The log holds no system prompt, by which agents could be distinguished.", ()
     back = [n for at, (n, digest) in enumerate(prompts) if at and digest != prompts[at - 1][1] and digest in known[: at - 1]]
     if back:
         return "fail", f"Several system prompts take turns in one conversation, at {_format_requests(back)}.", back
@@ -314,7 +315,7 @@ def _list_requests(rows: Sequence[tuple[Plan, str, Decision]]) -> list[int]:
 
 def _format_requests(requests: Sequence[int]) -> str:
     found = sorted(set(requests))
-    return f"request {found[0]}" if len(found) == 1 else f"{len(found):,} requests"
+    return f"request {format_request(found[0])}" if len(found) == 1 else f"{len(found):,} requests"
 
 
 POINTS = (
@@ -333,20 +334,20 @@ POINTS = (
     (
         "compaction",
         "Compaction handles overflow",
-        "By the server as the default, with a log of typed events.",
+        "The provider's server compacts by default, and logs it as typed events.",
         _check_compaction,
     ),
     (
         "editing",
-        "Context is edited finely",
+        "Fine-grained context editing",
         "Long sessions clear tool results and thinking before anything coarser.",
         _check_editing,
     ),
-    ("id", "One conversation id", "It is on every span, header and log line.", _check_conversation_id),
+    ("id", "One conversation id", "Every span, header and log line carries it.", _check_conversation_id),
     (
         "gateway",
         "The gateway enforces the budget",
-        "Checked before the call: compaction, fallback, typed error.",
+        "Before each call it checks the budget, then compacts, falls back or returns a typed error.",
         _check_gateway,
     ),
     (
@@ -355,12 +356,12 @@ POINTS = (
         "The error carries the usage counters, so that the caller can decide.",
         _check_typed_errors,
     ),
-    ("last-n", "No naive last-N", "Messages are not cut by their number, whatever they hold.", _check_last_n),
+    ("last-n", "No naive last-N", "Messages are not cut by count alone, whatever they hold.", _check_last_n),
     ("shared-id", "No id over several agents", "A conversation belongs to one agent.", _check_shared_id),
     (
         "silent",
         "No silent self-summary",
-        "A summary is an event with its usage, and not the same model's secret.",
+        "A summary is a logged event with its usage; the model does not write it unseen.",
         _check_silent_summary,
     ),
 )

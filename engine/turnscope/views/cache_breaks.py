@@ -16,7 +16,8 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.trace import TOOL_REFERENCE, Trace
+from turnscope.planning.session_fit import TOOL_REFERENCE
+from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import ModelFacts, Prices
 from turnscope.session.model import Action, Bucket, Session, Usage
 from turnscope.views.phrases import format_duration
@@ -31,7 +32,7 @@ SHORT_TTL, LONG_TTL = 300.0, 3_600.0  # seconds that a cache entry lives after i
 TTL_BY_PROVIDER = {"anthropic": SHORT_TTL, "openai": SHORT_TTL}
 LOOKBACK = 20  # blocks before a breakpoint in which Anthropic looks for a known prefix
 INVALIDATING_SETTINGS = ("thinking", "tool_choice")  # changing these makes Anthropic write the messages again
-# The provider's words for the cause of a miss, and what a person reads of them. The log itself shows what changed in messages.
+# The provider's words for the cause of a miss, and what a person reads of them.
 DIAGNOSES: Mapping[str, tuple[Cause, str]] = {
     "model_changed": ("model", "the model changed, and each model has its own cache"),
     "system_changed": ("static", "the system prompt changed, and it stands before all messages"),
@@ -217,7 +218,7 @@ def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     if gone or base.model != plan.model or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
         expected = min(expected, usage.prompt_tokens - added)
     rebilled = max(0, min(expected, usage.prompt_tokens) - read)
-    cause, evidence, idle = _find_diagnosis(pair) or _find_cause(
+    cause, evidence, idle = _find_diagnosis(trace, pair, at) or _find_cause(
         trace, pair, at=at, behind=round(behind * scale), shrunk=shrunk
     )
     if rebilled <= MIN_LOSS:
@@ -261,7 +262,7 @@ def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: 
     if base.model != plan.model:
         return "model", f"the model changed from {base.model} to {plan.model}, and each has its own cache; {figures}", idle
     if not (read or usage.cache_creation_input_tokens) and pair.model.provider == "anthropic":
-        return "off", f"nothing was read and nothing was written: the request asked for no caching; {figures}", idle
+        return "off", f"nothing was read and nothing was written: the request did not request caching; {figures}", idle
     if what := _find_static_change(trace.session, pair):
         return "static", f"{what}, and they stand before all messages; {figures}", idle
     waited = f"{format_duration(idle)} passed since the answer before" if idle is not None else ""
@@ -281,21 +282,29 @@ def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: 
     changed = [key for key in INVALIDATING_SETTINGS if base.request.settings.get(key) != plan.request.settings.get(key)]
     if changed:
         return "settings", f"{' and '.join(changed)} changed, which makes the messages anew; {figures}", idle
-    reported = _find_diagnosis(pair, last=True)
-    return reported or ("unknown", f"{_describe_unknown(trace.session, pair)}; {figures}", idle)
+    return "unknown", f"{_describe_unknown(trace.session, pair)}; {figures}", idle
 
 
-def _find_diagnosis(pair: _Pair, *, last: bool = False) -> tuple[Cause, str, float | None] | None:
-    """The cause as the provider reports it; None where it reports none.
+def _find_diagnosis(trace: Trace, pair: _Pair, at: int | None) -> tuple[Cause, str, float | None] | None:
+    """The cause as the provider reports it; None where it reports none. It does not say which messages changed: the log may.
 
-    A change of messages is reported only as the last resort (`last`): the log itself shows which messages changed, and why.
+    Args:
+        trace: The trace.
+        pair: The request and the one before it.
+        at: The address where the two prompts first differ; None where the log shows no difference.
     """
     miss = pair.plan.request.cache_miss
-    if miss is None or miss.reason not in DIAGNOSES or (miss.reason == "messages_changed" and not last):
+    if miss is None or miss.reason not in DIAGNOSES:
         return None
     cause, because = DIAGNOSES[miss.reason]
+    shown = ""
+    if miss.reason == "messages_changed" and at is not None:
+        cause, why = _find_edit(trace, pair, at)
+        shown = f": {why}, and the prompt differs from block {at} on"
+    elif miss.reason == "messages_changed" and (cut := _find_unlocated_cut(trace, pair)):
+        shown = f": {cut}"
     figures = f"{pair.usage.cache_read_input_tokens:,} of {pair.expected:,} cached tokens were read"
-    return cause, f"{because} (the provider's own diagnosis); {figures}", _measure_gap(pair)[0]
+    return cause, f"{because} (the provider's own diagnosis){shown}; {figures}", _measure_gap(pair)[0]
 
 
 def _measure_gap(pair: _Pair) -> tuple[float | None, float | None]:
@@ -343,7 +352,7 @@ def _find_edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
 
 
 def _find_unlocated_cut(trace: Trace, pair: _Pair) -> str:
-    """What the log tells of content that was cleared between the two requests and that it does not hold; "" = nothing."""
+    """What the log reports of content that was cleared between the two requests and that it does not hold; "" = nothing."""
     plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
     return next((d.edit.because for plan in plans for d in plan.decisions if d.edit.is_unlocated_cut), "")
 

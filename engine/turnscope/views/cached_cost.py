@@ -1,12 +1,12 @@
 """What a replay would cost with the prompt cache that it would have met, and what each decision does to that cache.
 
 The cache is simulated (`planning.prompt_cache`). Prices are list prices, answers are taken as recorded. `views.bill` has what
-was really billed, `views.replay_cost` what a page shows of a replay.
+was really billed; `views.replay_cost` scales a simulation to it, and that is what is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
@@ -24,8 +24,8 @@ _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedCost:
-    """The simulated cost of a replay. A refused request costs nothing.
+class ReplayCost:
+    """The cost of a replay. A refused request costs nothing.
 
     Attributes:
         usd: USD by request, prompt and answer; None without a known price.
@@ -84,8 +84,8 @@ class CachePrice:
         if self.usd is None or self.saved < 0 or not self.rewritten:
             return effect
         if self.break_even is None:
-            return f"{effect}: it never pays off"
-        return f"{effect}: it pays off after {self.break_even:,} request{'' if self.break_even == 1 else 's'}"
+            return f"{effect}: it never breaks even"
+        return f"{effect}: it breaks even after {self.break_even:,} request{'' if self.break_even == 1 else 's'}"
 
 
 def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
@@ -99,20 +99,22 @@ def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
     )
 
 
-def simulate_cost(trace: Trace, uses: Sequence[CacheUse], answers: Sequence[int] | None = None) -> SimulatedCost:
-    """Price a replay.
+def simulate_cost(trace: Trace, uses: Iterable[CacheUse], answers: Sequence[int] | None = None) -> ReplayCost:
+    """Price a replay at list prices.
 
     Args:
         trace: the replay.
-        uses: what the simulated cache does for each request.
+        uses: what the simulated cache does for each request; read together with the plans.
         answers: output tokens by request; None = those of `count_answer_tokens`.
     """
     answers = count_answer_tokens(trace) if answers is None else answers
     usd: list[Decimal | None] = []
     condensing: list[Decimal] = []
     keys: set[str] = set()
+    read = prompts = 0
     for n, (plan, cache) in enumerate(zip(trace.plans, uses, strict=True)):
         request = plan.request
+        read, prompts = read + cache.read, prompts + cache.prompt
         calls = Decimal(0)
         for ask, answer in plan.asks:
             if ask.kind == "summary" and ask.key not in keys:
@@ -131,7 +133,7 @@ def simulate_cost(trace: Trace, uses: Sequence[CacheUse], answers: Sequence[int]
         )
         cost = trace.prices.compute_cost(billed, plan.model, request.sent_at)
         usd.append(cost.total + calls if cost else None)
-    return SimulatedCost(tuple(usd), tuple(condensing), sum(c.read for c in uses), sum(c.prompt for c in uses))
+    return ReplayCost(tuple(usd), tuple(condensing), read, prompts)
 
 
 def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request) -> Decimal | None:

@@ -11,7 +11,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.content import extract_block_text
-from turnscope.session.model import Answer, Ask, Part, Placeholder, Session, Span
+from turnscope.session.model import BUCKETS, Answer, Ask, Part, Placeholder, Session, Span
 from turnscope.views.labels import label_block
 
 UNLOGGED_CUT = "The tool cut about {:,} tokens of this conversation. Its log does not say which, so every block is scaled down."
@@ -70,16 +70,14 @@ def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: in
     """Build the closeup of a block.
 
     Without `at` and `focus` it is the block that the decision at the cursor is about, else the newest block. Of several blocks
-    it is the first one that was still in the prompt, because a compaction also spans what an earlier one removed.
+    it is the first one that was still in the prompt, because a compaction also spans what an earlier one removed. None where
+    the request holds no such block.
 
     Args:
         trace: the replay.
         cursor: the step.
         at: address of the block; None = choose one.
         focus: address of the block that the decision is about; -1 = unknown.
-
-    Returns:
-        None where the request holds no such block.
 
     Raises:
         IndexError: the trace has no such step.
@@ -93,9 +91,8 @@ def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: in
     chosen = at if at is not None else focus if focus >= 0 else _find_first_present(old.envelope, span) if span else cut - 1
     if not 0 <= chosen < len(trace.session.blocks):
         return None
-    block = trace.session.blocks[chosen]
-    terms = trace.get_terms(cursor.request)
-    scale = terms.scale
+    block, terms = trace.session.blocks[chosen], trace.get_terms(cursor.request)
+    scale = terms.get_scale(BUCKETS.index(block.bucket))
     before, after = (found.envelope.find_piece(chosen) if chosen < cut else None for found in (old, frame))
     touched = span is not None and span.start <= chosen < span.stop
     return Closeup(
@@ -126,8 +123,8 @@ def _build_insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
     before, after = (
         next((p for p in pieces if p.slot == decision.edit.slot and p.start == p.stop), None) for pieces in (old, new)
     )
-    scale = trace.get_terms(cursor.request).scale
-    sizes = [round(sum(piece.counts) * scale) if piece else 0 for piece in (before, after)]
+    terms = trace.get_terms(cursor.request)
+    sizes = [terms.convert(piece.counts) if piece else 0 for piece in (before, after)]
     texts = [render_body(piece.body, trace.session) if piece else None for piece in (before, after)]
     turn = trace.plans[cursor.request].request.turn
     return Closeup(

@@ -12,10 +12,12 @@ import numpy as np
 
 from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.views.bill import READ, UNCACHED, WRITTEN
-from turnscope.views.overview import Overview, list_turns
+from turnscope.views.overview import CELLS, Overview, list_turns
 
 Unit = Literal["requests", "turns"]
 Measure = Literal["tokens", "cost", "share"]
+Requests = tuple[int, int]
+"""Requests `[start, stop)`."""
 
 WARN_AT = 0.9  # of the window; from here on a prompt is close to being cut
 MIN_CACHED_SHARE = 0.5  # of a cell's tokens; a cell counts as cached above this
@@ -40,6 +42,7 @@ class Grid:
         cached: whether most of the cell was read from the cache.
         facts: 10 values of each cell: the request to go to, turn, tokens, share of the prompt, USD, tokens read from the cache,
             written to it, uncached, tokens of the answer, USD of the answer.
+        first: the position of the first column.
     """
 
     width: int
@@ -47,6 +50,18 @@ class Grid:
     tokens: Ints
     cached: np.typing.NDArray[np.bool_]
     facts: Floats
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopCell:
+    """One of the largest cells: `value` in the chosen measure, `cached` where most of it was read from the cache."""
+
+    request: int
+    name: str
+    value: float
+    tokens: int
+    cached: bool
 
 
 def list_positions(view: Overview, by: Unit) -> Ints:
@@ -61,28 +76,49 @@ def list_positions(view: Overview, by: Unit) -> Ints:
     return np.repeat(np.arange(len(list_turns(view))), [turn.stop - turn.start for turn in list_turns(view)])
 
 
-def build_outline(view: Overview, by: Unit, most: int) -> Outline:
+def find_places(view: Overview, by: Unit, span: Requests | None = None) -> tuple[int, int]:
+    """Find the positions `[first, stop)` of some requests on the axis.
+
+    Args:
+        view: the session.
+        by: requests or turns.
+        span: requests `[start, stop)`; None = all.
+    """
+    at = list_positions(view, by)
+    start, stop = span or (0, len(view))
+    return (int(at[start]), int(at[min(stop, len(view)) - 1]) + 1) if 0 <= start < min(stop, len(view)) else (0, 0)
+
+
+def find_top(view: Overview) -> float:
+    """The end of the saw-tooth's axis, in tokens: above the window, unless hardly any of it was ever used."""
+    peak, window = float(view.prompts.max(initial=1)), float(view.windows.max(initial=0))
+    return max(window, peak) if window and peak > window / 4 else peak * 1.15
+
+
+def build_outline(view: Overview, by: Unit, most: int, span: Requests | None = None) -> Outline:
     """Find the lowest and the highest prompt of each bin, in order, so that no drop of the saw-tooth is lost.
 
     Args:
         view: the session.
         by: requests or turns.
         most: bins.
+        span: requests `[start, stop)`; None = all.
     """
     shown = _list_last_requests(view) if by == "turns" else np.arange(len(view))
-    at = np.arange(len(shown))
-    if len(shown) > most:
-        width = -(-len(shown) // most)
+    first, end = find_places(view, by, span)
+    at = np.arange(first, end)
+    if len(at) > most:
+        width = -(-len(at) // most)
         sizes = view.prompts[shown]
-        places = {0, len(shown) - 1}
-        for start in range(0, len(shown), width):
-            part = sizes[start : start + width]
+        places = {first, end - 1}
+        for start in range(first, end, width):
+            part = sizes[start : min(end, start + width)]
             places |= {start + int(part.argmin()), start + int(part.argmax())}
         at = np.array(sorted(places))
     return Outline(at, shown[at])
 
 
-def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
+def build_grid(view: Overview, by: Unit, measure: Measure, most: int, span: Requests | None = None) -> Grid:
     """Build the columns of the heatmap. A turn has the tokens of its last request and the USD of all its requests.
 
     Args:
@@ -90,7 +126,9 @@ def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
         by: requests or turns.
         measure: tokens, USD, or share of the window.
         most: columns.
+        span: requests `[start, stop)`; None = all.
     """
+    first, end = find_places(view, by, span)
     last = _list_last_requests(view) if by == "turns" else np.arange(len(view))
     starts = _list_turn_starts(view) if by == "turns" else np.arange(len(view))
     tokens, billed = view.cells[last], view.billed[last]
@@ -105,11 +143,43 @@ def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     answer = (np.add.reduceat(of, starts) if len(view) else of for of in (view.answers, view.answer_usd))
     rows = [np.broadcast_to(row[:, None], tokens.shape) for row in answer]
     facts = np.stack([*whole, tokens, share, usd, read, written, uncached, *rows], axis=2).astype(np.float64)
-    width = max(1, -(-len(last) // most))
-    best = _find_largest_rows(values, width)
+    width = max(1, -(-(end - first) // most))
+    best = _find_largest_rows(values[first:end], width) + first
     cell = np.arange(tokens.shape[1])[None, :]
     return Grid(
-        width=width, values=values[best, cell], tokens=tokens[best, cell], cached=cold[best, cell], facts=facts[best, cell]
+        width=width,
+        values=values[best, cell],
+        tokens=tokens[best, cell],
+        cached=cold[best, cell],
+        facts=facts[best, cell],
+        first=first,
+    )
+
+
+def list_top_cells(view: Overview, measure: Measure, most: int, span: Requests | None = None) -> tuple[TopCell, ...]:
+    """List the largest cells of single requests, the largest first.
+
+    Args:
+        view: the session.
+        measure: tokens, USD, or share of the window.
+        most: cells.
+        span: requests `[start, stop)`; None = all.
+    """
+    start, stop = span or (0, len(view))
+    grid = build_grid(view, "requests", measure, max(1, len(view)), span)
+    values = grid.values[:, : len(CELLS)]
+    order = np.argsort(-values, axis=None, kind="stable")[:most]
+    places = zip(*np.unravel_index(order, values.shape), strict=True) if stop > start else ()
+    return tuple(
+        TopCell(
+            request=start + int(n),
+            name=CELLS[cell],
+            value=float(values[n, cell]),
+            tokens=int(grid.tokens[n, cell]),
+            cached=bool(grid.cached[n, cell]),
+        )
+        for n, cell in places
+        if values[n, cell] > 0
     )
 
 

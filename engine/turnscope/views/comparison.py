@@ -1,16 +1,16 @@
 """Policies side by side on one session: a row for each with its cost, refusals and lost references.
 
-Every policy has the recorded answers: what a model would have said to another prompt is not known. Makes no replay. The prompt
+Every policy has the recorded answers: a model's answer to another prompt is not known. Makes no replay. The prompt
 cache is simulated (`cached_cost`); references are compared by their letters (`losses`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, tee
 from statistics import median
 from textwrap import wrap
 from typing import Any
@@ -18,25 +18,30 @@ from typing import Any
 from turnscope import notebook
 from turnscope.envelope.plan import Plan
 from turnscope.errors import UnknownEntry
+from turnscope.numbering import format_request
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.prompt_cache import CacheUse, simulate_prompt_cache
+from turnscope.planning.foreign_summaries import count_foreign_summaries
+from turnscope.planning.held_plans import PlanOutline
+from turnscope.planning.prompt_cache import CacheUse, iter_cache_uses
 from turnscope.planning.refusals import UNKNOWN
 from turnscope.planning.rejections import SharedChecks
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
-from turnscope.session.model import Action, Session, select_model_output
+from turnscope.session.model import Action, Session
 from turnscope.views import rejections as refusals
-from turnscope.views.bill import charge
-from turnscope.views.cached_cost import SimulatedCost, count_answer_tokens, simulate_cost
+from turnscope.views.cached_cost import ReplayCost, count_answer_tokens, simulate_cost
 from turnscope.views.divergence import BlockDifference, Placement, find_divergence, list_differences, list_placements
 from turnscope.views.losses import Losses, References, find_losses, find_references
-from turnscope.views.tables import format_csv, format_text
+from turnscope.views.phrases import format_usd
+from turnscope.views.replay_cost import NOTHING_BILLED, RecordCost, price_as_billed, price_record
+from turnscope.views.tables import format_csv, format_line, format_text
 
 ASSUMPTIONS = (
-    "Answers are taken as recorded: what the model would have said to another prompt is not known. The prompt cache is "
-    "simulated at list prices, for the record too: compare policies by their factor of the simulated record. "
-    "Lost references are counted by their letters alone, so at least so much is missing."
+    "Answers are taken as recorded: what the model would have answered to another prompt is not known. The prompt cache is "
+    "simulated, and the cost is scaled so that the record costs its bill. Lost references are found by an exact match of "
+    "letters, so their number is a lower bound."
 )
+CALIBRATED = 0.05  # error of the simulated record up to which dollars are taken to hold
 COLUMNS = (
     "policy",
     "title",
@@ -75,6 +80,8 @@ HEADINGS = (
     "rejected",
     "lost references",
 )
+# Characters of each column behind the first, of a table whose rows are not known yet: its usual figures, or its heading.
+WIDTHS = tuple(map(max, zip((9, 0, 0, 0, 21, *[0] * 5), map(len, HEADINGS[1:]), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class Row:
     """The replay of one policy in numbers.
 
     Attributes:
-        cost: its simulated cost.
+        cost: its cost in dollars of the bill (`replay_cost`).
         cache: what the simulated cache does for each request.
         sizes: provider tokens of each prompt.
         limits, windows: tokens that each prompt may have, by the policy and by the model.
@@ -90,22 +97,23 @@ class Row:
         refusals: requests that the policy refuses.
         overflows: requests over the policy's limit or the model's window, by what would be sent.
         over_window: those of them over the window, which no provider accepts.
-        rejected: numbers of the requests that the provider would reject.
+        rejected: numbers of the requests whose body the provider's API would reject.
+        unsent: numbers of the requests that could not be sent: over the window, rejected, or refused by the policy.
         changed: numbers of the requests that the policy changed.
         decisions: how many of each action.
         losses: its lost references.
         refetch_usd: USD of writing again the blocks that answers needed and that were not in the prompt.
         published_saving: the saving that its source states; "" = none.
         unjudged: requests to a provider whose rules are not known.
-        billed: USD billed; of the record only.
+        foreign_summaries: how many of the drops are summaries that the recorded tool made, which the policy does not use.
+        record_usd: USD that the record cost: its bill, else what is simulated; None where neither is known.
+        record: its bill and its simulation; of the record only.
         cache_errors: by how much of each prompt the simulated cache reads differ from the recorded ones; of the record only.
-        counted_usd: the part of `billed` for answers that the record cuts short; of the record only.
-        record_usd: USD of the record, simulated in the same way; None where it is not known.
     """
 
     policy: str
     title: str
-    cost: SimulatedCost
+    cost: ReplayCost
     cache: tuple[CacheUse, ...]
     sizes: tuple[int, ...]
     limits: tuple[int, ...]
@@ -115,26 +123,32 @@ class Row:
     overflows: int
     over_window: int
     rejected: tuple[int, ...]
+    unsent: tuple[int, ...]
     changed: tuple[int, ...]
     decisions: Mapping[Action, int]
     losses: Losses
     refetch_usd: Decimal = Decimal(0)
     published_saving: str = ""
     unjudged: int = 0
-    billed: Decimal | None = None
-    cache_errors: tuple[float, ...] = ()
-    counted_usd: Decimal = Decimal(0)
+    foreign_summaries: int = 0
     record_usd: Decimal | None = None
+    record: RecordCost = NOTHING_BILLED
+    cache_errors: tuple[float, ...] = ()
 
     @property
     def factor(self) -> float | None:
-        """USD as a factor of the simulated record; None where one of the two has no price."""
+        """USD as a factor of what the record cost; None where one of the two has no price."""
         return float(self.usd / self.record_usd) if self.usd is not None and self.record_usd else None
 
     @property
+    def billed(self) -> Decimal | None:
+        """USD billed; of the record only."""
+        return self.record.billed
+
+    @property
     def simulation_error(self) -> float | None:
-        """By how much the simulated cost is off, as a share of what was billed; of the record only."""
-        return float((self.usd - self.billed) / self.billed) if self.usd is not None and self.billed else None
+        """By how much the simulated cost was off before it was scaled, as a share of the bill; of the record only."""
+        return float(1 / self.record.scale - 1) if self.billed else None
 
     @property
     def usd(self) -> Decimal | None:
@@ -147,7 +161,7 @@ class Row:
 
         A request over the policy's own limit alone could have been sent.
         """
-        return not (self.refusals or self.over_window or self.rejected)
+        return not self.unsent
 
     @property
     def rejected_count(self) -> int | None:
@@ -155,17 +169,30 @@ class Row:
         return len(self.rejected) if self.unjudged < len(self.sizes) or not self.sizes else None
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether the simulated cost of the record is so near its bill that dollars of other policies hold, too."""
+        return abs(self.simulation_error or 0.0) <= CALIBRATED
+
+    @property
     def calibration(self) -> str:
-        """How the simulated cache compares with the record, in one sentence; "" where nothing is recorded."""
-        if not self.cache_errors or self.billed is None or self.usd is None:
+        """How the simulation compares with the record, in one sentence or two; "" where nothing is recorded."""
+        off = self.simulation_error
+        if off is None:
             return ""
+        known = self.record
+        cut = (
+            f" ({format_usd(known.counted_usd)} of it estimated, where the record cuts answers short)"
+            if known.counted_usd
+            else ""
+        )
         within = sum(error <= 0.02 for error in self.cache_errors) / len(self.cache_errors)
-        off = f" ({self.simulation_error:+.1%})" if self.simulation_error is not None else ""
-        part = f" ({self.counted_usd:,.2f} of it estimated, where the record cuts answers short)" if self.counted_usd else ""
+        where = f"{abs(off):.1%} {'above' if off > 0 else 'below'}" if abs(off) >= 0.001 else "within 0.1% of"
+        hint = "" if self.is_calibrated else " Factors hold better than dollars."
         return (
-            f"Held against the record: {self.usd:,.2f} USD simulated{off}, {self.billed:,.2f} billed{part}; "
-            f"cache reads are off by {median(self.cache_errors):.2%} of the prompt at the median request, "
-            f"and within 2 % at {within:.0%} of them."
+            f"{'Calibrated' if self.is_calibrated else 'Not calibrated'}: the simulated cost of the record is "
+            f"{where} its bill of {format_usd(known.billed)}{cut}; simulated cache reads "
+            f"are off by {median(self.cache_errors):.2%} of the prompt at the median request, and within 2 % at {within:.0%} "
+            f"of them.{hint}"
         )
 
     @property
@@ -173,6 +200,12 @@ class Row:
         """The highest fill of a window, and the request that has it; (0, -1) without requests."""
         fills = [size / window for size, window in zip(self.sizes, self.windows, strict=True)]
         return (max(fills), fills.index(max(fills))) if fills else (0.0, -1)
+
+    @property
+    def peak_label(self) -> str:
+        """The highest fill and its request, for a table."""
+        fill, at = self.peak
+        return f"{fill:.0%} at request {format_request(at)}" if at >= 0 else "no request"
 
     @property
     def cells(self) -> tuple[Any, ...]:
@@ -210,67 +243,104 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """What all replays of one session share: the references of its answers, their tokens, and its messages as checked.
-
-    `record_usd`: USD of the record with its simulated cache; None where it is not known.
-    """
+    """What all replays of one session share: references and tokens of its answers, checked messages, the record's cost."""
 
     references: References
     answer_tokens: tuple[int, ...]
     looked: SharedChecks = field(default_factory=SharedChecks)
-    record_usd: Decimal | None = None
+    record: RecordCost = NOTHING_BILLED
 
     @staticmethod
-    def from_trace(trace: Trace) -> SharedFacts:
-        """Read them from a replay of the session; what only the record shows, where it is the record's."""
+    def from_trace(trace: Trace, record: RecordCost | None = None) -> SharedFacts:
+        """Read them from a replay of the session; what only the record shows, where it is the record's.
+
+        Args:
+            trace: the replay.
+            record: what the record cost, where that is known already.
+        """
         answers = count_answer_tokens(trace)
-        own = trace.policy.name == AS_RECORDED
-        usd = simulate_cost(trace, simulate_prompt_cache(trace), answers).total if own else None
-        return SharedFacts(find_references(trace.session), answers, record_usd=usd)
+        if record is None:
+            record = price_record(trace, answers) if trace.policy.name == AS_RECORDED else NOTHING_BILLED
+        return SharedFacts(find_references(trace.session), answers, record=record)
 
 
-def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What sending the requests of a replay comes to, before what its answers lost.
+
+    Attributes:
+        sizes: provider tokens of each prompt.
+        listed: its cost at list prices.
+        cache: what the simulated cache does for each request.
+        judged: what the provider would reject.
+    """
+
+    sizes: tuple[int, ...]
+    listed: ReplayCost
+    cache: tuple[CacheUse, ...]
+    judged: refusals.Rejections
+
+
+def measure_sending(trace: Trace, answers: Sequence[int], looked: SharedChecks, *, sent: bool = True) -> Sending:
+    """Simulate what sending the requests of a replay comes to.
+
+    Args:
+        trace: the replay.
+        answers: output tokens of each recorded answer.
+        looked: what was checked of other replays of the session.
+        sent: whether its requests go to the models that they really went to.
+    """
+    sizes = tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
+    uses, seen = tee(iter_cache_uses(trace, sizes, sent=sent))
+    listed = simulate_cost(trace, uses, answers)  # reads the plans once, together with the cache
+    return Sending(sizes, listed, tuple(seen), refusals.find_rejections(trace, looked))
+
+
+def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True, sending: Sending | None = None) -> Row:
     """Build the row of one replay.
 
     Args:
         trace: the replay.
         shared: what all replays of its session share.
         sent: whether its requests go to the models that they really went to.
+        sending: what sending its requests comes to, where that is known already.
     """
-    sizes = tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
-    cache = simulate_prompt_cache(trace, sizes, sent=sent)
-    cost = simulate_cost(trace, cache, shared.answer_tokens)
-    judged = refusals.find_rejections(trace, shared.looked)
-    large = [_exceeds_window(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
+    made = sending or measure_sending(trace, shared.answer_tokens, shared.looked, sent=sent)
+    sizes, cache, judged = made.sizes, made.cache, made.judged
+    large = {n for n, (plan, size) in enumerate(zip(trace.outlines, sizes, strict=True)) if _exceeds_window(plan, size)}
+    refused = {n for n, plan in enumerate(trace.outlines) if plan.verdict == "refuse"}
+    rejected = tuple(n for n, wrong in enumerate(judged.requests) if wrong)
     missing = find_losses(trace, shared.references)
-    actions = Counter(
-        d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse")
-    )
-    row = Row(
+    actions = Counter(action for plan in trace.outlines for action in plan.actions if action != "warn")
+    own = sent and trace.policy.name == AS_RECORDED
+    return Row(
         policy=trace.policy.name,
         title=trace.policy.title or trace.policy.name,
-        cost=cost,
+        cost=price_as_billed(trace, made.listed, shared.record, sent=sent),
         cache=cache,
         sizes=sizes,
-        limits=tuple(plan.budget.limit for plan in trace.plans),
-        windows=tuple(plan.budget.window for plan in trace.plans),
+        limits=tuple(plan.budget.limit for plan in trace.outlines),
+        windows=tuple(plan.budget.window for plan in trace.outlines),
         kept_share=sum(sizes) / max(1, trace.uncut_tokens),
-        refusals=sum(plan.verdict == "refuse" for plan in trace.plans),
+        refusals=len(refused),
         overflows=sum(trace.get_verdict(n) == "overflow" for n in range(len(trace.plans))),
-        over_window=sum(large),
-        rejected=tuple(n for n, wrong in enumerate(judged.requests) if wrong),
-        changed=tuple(plan.request.n for plan in trace.plans if plan.is_changed),
+        over_window=len(large),
+        rejected=rejected,
+        unsent=tuple(sorted({*large, *refused, *rejected})),
+        changed=tuple(plan.request.n for plan in trace.outlines if plan.is_changed),
         decisions=dict(actions.most_common()),
         losses=missing,
-        refetch_usd=_price_refetch(trace, missing, sizes),
+        refetch_usd=_price_refetch(trace, missing, sizes) * shared.record.scale,
         published_saving=trace.policy.saving,
         unjudged=judged.rules.count(UNKNOWN),
-        record_usd=shared.record_usd if sent else None,
+        foreign_summaries=min(actions["drop"], count_foreign_summaries(trace.session, trace.policy)),
+        record_usd=shared.record.total,
+        record=shared.record if own else NOTHING_BILLED,
+        cache_errors=_find_cache_errors(trace, cache) if own else (),
     )
-    return _compare_with_record(row, trace) if sent and trace.policy.name == AS_RECORDED else row
 
 
-def _exceeds_window(plan: Plan, size: int) -> bool:
+def _exceeds_window(plan: Plan | PlanOutline, size: int) -> bool:
     return plan.verdict != "refuse" and plan.budget.known and size > plan.budget.window
 
 
@@ -280,25 +350,17 @@ def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decima
     for hit in losses.hits:
         needed.setdefault(hit.request, set()).add(hit.block)
     for n, blocks in needed.items():
-        plan, scale = trace.plans[n], trace.get_terms(n).scale
+        plan, scale = trace.outlines[n], trace.get_terms(n).scale
         rate = trace.prices.find_rates(plan.model, sizes[n], plan.request.sent_at)
         tokens = sum(round(trace.ledger.count_tokens(block, block + 1) * scale) for block in blocks)
         usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0
     return usd
 
 
-def _compare_with_record(row: Row, trace: Trace) -> Row:
-    """Add what was billed, the error of each simulated cache read, and the USD that were counted here."""
-    session = trace.session
-    pairs = [(r, row.cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
-    errors = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
-    made = [
-        charge(r, trace.prices, select_model_output(session.blocks[r.cut : r.stop]), trace.ledger.count_content)
-        for r, _ in pairs
-    ]
-    billed = [each.cost.total for each in made if each.cost]
-    counted = sum((each.counted_usd for each in made if each.cost), Decimal(0))
-    return replace(row, billed=sum(billed, Decimal(0)) if billed else None, cache_errors=errors, counted_usd=counted)
+def _find_cache_errors(trace: Trace, cache: Sequence[CacheUse]) -> tuple[float, ...]:
+    """By how much of each prompt the simulated cache reads of the record differ from the recorded ones."""
+    pairs = ((r.usage, cache[r.n].read) for r in trace.session.requests if r.usage and r.usage.prompt_tokens)
+    return tuple(abs(read - usage.cache_read_input_tokens) / usage.prompt_tokens for usage, read in pairs)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -372,20 +434,45 @@ def _format_row(made: Row) -> tuple[str, ...]:
     """A row for people, in the order of `HEADINGS`."""
     return (
         made.title,
-        "no known price" if made.usd is None else f"{made.usd:,.2f}",
+        "no known price" if made.usd is None else format_usd(made.usd).removeprefix("$"),
         "" if made.factor is None else f"{made.factor:.2f}",
         f"{made.cost.cache_share:.0%}",
         f"{made.kept_share:.0%}",
-        f"{made.peak[0]:.0%} at {made.peak[1]}",
+        made.peak_label,
         *(f"{many:,}" for many in (made.refusals, made.overflows, made.over_window)),
         "not judged" if made.rejected_count is None else f"{made.rejected_count:,}",
         f"{len(made.losses.hits):,}",
     )
 
 
+class RowPrinter:
+    """A table of rows that are made one after another; for its columns' width it needs the titles of all.
+
+    Args:
+        titles: titles of the policies.
+    """
+
+    def __init__(self, titles: Iterable[str]) -> None:
+        self._wide = (max(map(len, (HEADINGS[0], *titles))), *WIDTHS)
+
+    @property
+    def heading(self) -> str:
+        """The line above all rows."""
+        return format_line(HEADINGS, self._wide)
+
+    def format(self, row: Row) -> str:
+        """The line of a row."""
+        return format_line(_format_row(row), self._wide)
+
+
+def format_assumptions() -> str:
+    """What stands below a table of plain text."""
+    return "\n".join(wrap(ASSUMPTIONS, 100))
+
+
 def format_rows(rows: Sequence[Row]) -> str:
     """Format rows as a table of plain text, with the assumptions below it."""
-    return "\n".join((format_text(HEADINGS, map(_format_row, rows)), "", *wrap(ASSUMPTIONS, 100)))
+    return f"{format_text(HEADINGS, map(_format_row, rows))}\n\n{format_assumptions()}"
 
 
 def rows_to_csv(rows: Sequence[Row]) -> str:

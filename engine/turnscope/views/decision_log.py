@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
+from turnscope.numbering import format_request, format_turn
 from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
@@ -118,8 +119,10 @@ def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
         trace: the replay.
         decision: one of its decisions.
     """
-    if get_summary_block(decision.edit) >= 0:
-        return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
+    n = decision.request
+    alone = sum(bool(made.splice) for made in trace.plans[n].decisions) == 1 and stepper.measure_size(trace, n)[1]
+    if get_summary_block(decision.edit) >= 0 or (alone and decision.splice and decision.action == "condense"):
+        return stepper.measure_start(trace, n)[0], stepper.measure_size(trace, n)[0]
     expected = trace.get_terms(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
@@ -152,11 +155,12 @@ def describe_decision(trace: Trace, request: int, number: int, price: CachePrice
     decision = plan.decisions[number]
     edit, (before, after) = decision.edit, count_tokens(trace, decision)
     span = edit.span
+    place = f"request {format_request(request)} (turn {format_turn(plan.request.turn)})"
     return (
         ("Action", decision.action),
         ("Rule", decision.rule),
         ("Reason", edit.because),
-        ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
+        ("Place", f"{place}, decision {number + 1} of {len(plan.decisions)}"),
         ("Blocks", _describe_blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
         ("Tokens, expected of the provider", f"{before:,} -> {after:,}"),
@@ -188,7 +192,7 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
         ("Python", platform.python_version()),
     ]
     facts = [
-        f"| {_escape_inline(name)} | {_escape_inline(value)} |"
+        f"| {escape_inline(name)} | {escape_inline(value)} |"
         for name, value in summary_quality.score_facts(trace, decision).items()
     ]
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
@@ -196,9 +200,9 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
     return "\n".join(
         [
-            f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}",
+            f"## {escape_inline(decision.action)} by {escape_inline(decision.rule)} at request {format_request(request)}",
             "",
-            *(f"- **{name}**: {_escape_inline(value)}" for name, value in lines),
+            *(f"- **{name}**: {escape_inline(value)}" for name, value in lines),
             *table,
             "",
             f"Policy `{trace.policy.name}`:",
@@ -221,6 +225,10 @@ def _describe_blocks(trace: Trace, start: int, stop: int) -> str:
     return f"{start} to {stop - 1}: {listed}" + (", ..." if len(most) > 6 else "")
 
 
-def _escape_inline(value: JSON) -> str:
-    """A value on one line, with Markdown's markup escaped."""
+def escape_inline(value: JSON) -> str:
+    """A value on one line, with Markdown's markup escaped.
+
+    Args:
+        value: the value, which may be text of a session.
+    """
     return re.sub(r"([\\`*_\[\]<>|#!])", r"\\\1", " ".join(str(value).split()))

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from turnscope.counting.ledger import Ledger
+from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.difference import find_gaps
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
@@ -18,6 +19,8 @@ from turnscope.views.labels import label_block
 from turnscope.views.overview import CELLS, Overview
 
 _Unit = tuple[int, int, str]  # start and stop of its blocks, and the slot of an insert
+
+AS_COUNTED = Terms(0, 0, 0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def compare_requests(trace: Trace, view: Overview, old: int, new: int) -> Differ
     for before, after in find_gaps(trace.plans[old].seen, trace.plans[new].seen):
         was |= _list_units(before)
         now |= _list_units(after)
-    made = [partial(_build_unit_item, trace, trace.get_terms(n).scale) for n in (old, new)]
+    made = [partial(_build_unit_item, trace, trace.get_terms(n)) for n in (old, new)]
     went = tuple(made[0](unit, body) for unit, body in was.items() if unit not in now)
     came = tuple(made[1](unit, body) for unit, body in now.items() if unit not in was)
     both = [unit for unit in was if unit in now and was[unit] != now[unit]]
@@ -121,15 +124,14 @@ def build_detail(trace: Trace, view: Overview, n: int) -> Detail:
         n: number of the request.
     """
     plan = trace.plans[n]
-    scale = trace.get_terms(n).scale
-    items = list(_list_items(trace, plan.seen, scale))
+    items = list(_list_items(trace, plan.seen, trace.get_terms(n)))
     since = compare_requests(trace, view, n - 1, n) if n else None
     added, left, moved = (since.added, since.removed, since.changed) if since else (tuple(items), (), ())
     change = view.cells[n] - view.cells[n - 1] if n else view.cells[n]
     by_size = sorted(items, key=lambda item: -item.tokens)
     blocks = trace.session.blocks[plan.request.cut : plan.request.stop]
     answer = tuple(
-        _build_item(trace.session, trace.ledger, block, 1.0) for block in blocks
+        _build_item(trace.session, trace.ledger, block, AS_COUNTED) for block in blocks
     )  # counted as `bill.charge` counts it
     return Detail(
         request=plan.request,
@@ -153,30 +155,30 @@ def _list_units(pieces: Iterable[Piece]) -> dict[_Unit, Placeholder]:
     return found
 
 
-def _build_unit_item(trace: Trace, scale: float, unit: _Unit, body: Placeholder) -> Item:
+def _build_unit_item(trace: Trace, terms: Terms, unit: _Unit, body: Placeholder) -> Item:
     start, stop, slot = unit
     if body is None:
-        return _build_item(trace.session, trace.ledger, trace.session.blocks[start], scale)
+        return _build_item(trace.session, trace.ledger, trace.session.blocks[start], terms)
     return _build_placeholder_item(
-        trace, Piece(start=start, stop=stop, counts=trace.ledger.count_placeholder(body), body=body, slot=slot), scale
+        trace, Piece(start=start, stop=stop, counts=trace.ledger.count_placeholder(body), body=body, slot=slot), terms
     )
 
 
-def _list_items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
+def _list_items(trace: Trace, envelope: Envelope, terms: Terms) -> list[Item]:
     found: list[Item] = []
     for piece in envelope.pieces:
         if piece.body is None:
             found += [
-                _build_item(trace.session, trace.ledger, block, scale)
+                _build_item(trace.session, trace.ledger, block, terms)
                 for block in trace.session.blocks[piece.start : piece.stop]
             ]
         elif piece.body:
-            found.append(_build_placeholder_item(trace, piece, scale))
+            found.append(_build_placeholder_item(trace, piece, terms))
     return found
 
 
-def _build_item(session: Session, ledger: Ledger, block: Block, scale: float) -> Item:
-    tokens = round(ledger.count_tokens(block.at, block.at + 1) * scale)
+def _build_item(session: Session, ledger: Ledger, block: Block, terms: Terms) -> Item:
+    tokens = terms.convert(ledger.count_by_bucket(block.at, block.at + 1))
     return Item(
         at=block.at,
         stop=block.at + 1,
@@ -189,10 +191,11 @@ def _build_item(session: Session, ledger: Ledger, block: Block, scale: float) ->
     )
 
 
-def _build_placeholder_item(trace: Trace, piece: Piece, scale: float) -> Item:
+def _build_placeholder_item(trace: Trace, piece: Piece, terms: Terms) -> Item:
     assert piece.body
     block = trace.session.blocks[piece.start] if piece.start < piece.stop else None
-    name = label_block(trace.session, block) if block else piece.slot
+    summed = piece.stop - piece.start > 1 and any(part.kind == "summary" for part in piece.body)
+    name = "summary" if summed else label_block(trace.session, block) if block else piece.slot
     bucket = CELLS[int(np.argmax(piece.counts))]
     text = "\n".join(part.text for part in piece.body)
     return Item(
@@ -201,7 +204,7 @@ def _build_placeholder_item(trace: Trace, piece: Piece, scale: float) -> Item:
         label=name,
         bucket=bucket,
         kind=piece.body[0].kind,
-        tokens=round(sum(piece.counts) * scale),
+        tokens=terms.convert(piece.counts),
         text=text,
-        state="stand-in",
+        state="placeholder",
     )

@@ -61,6 +61,8 @@ def _render(text: str) -> str:
     for at, token in enumerate(tokens):
         if token.type == "heading_open":
             token.attrSet("id", _make_anchor(tokens[at + 1].content))
+        if token.type == "th_open" and not tokens[at + 1].content:  # the corner of a table is no heading
+            token.tag = tokens[at + 2].tag = "td"
         for child in token.children or ():
             if child.type == "link_open":
                 child.attrSet("href", _resolve(str(child.attrGet("href") or "")))

@@ -1,6 +1,6 @@
 """The words for what happens at a request, used by markers, legends, chips, findings and the help.
 
-Holds words only. `overview.Marker.kind` is a key of `EVENTS`; figures decide how a kind is drawn.
+`overview.Marker.kind` is a key of `EVENTS` and of `SIGNS`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,22 @@ EVENTS = {
         "cuts that are not in the log",
         "The tool cut something that its log does not hold.",
     ),
-    "back": Event("put back", "retrieval", "retrievals", "Something that had left the window stands in it again."),
-    "break": Event("cache broke", "cache break", "cache breaks", "What the cache had held was billed in full again."),
+    "back": Event("re-injected", "retrieval", "retrievals", "Something that had left the window stands in it again."),
+    "break": Event("cache miss", "cache miss", "cache misses", "What the cache had held was billed in full again."),
     "overflow": Event("over the window", "overflow", "overflows", "The prompt was larger than the window."),
     "retry": Event("retried", "retry", "retries", "The provider answered with errors first."),
     "subagent": Event("subagent", "subagent", "subagents", "A subagent was started, with a window of its own."),
+}
+SIGNS = {  # kind of event: how it is drawn, and its colour in the palette
+    "compact": ("▼", "warn"),
+    "cut": ("■", "warn"),
+    "clear": ("▽", "warn"),
+    "unlogged": ("◁", "warn"),
+    "back": ("▲", "good"),
+    "break": ("◆", "bad"),
+    "overflow": ("✖", "bad"),
+    "retry": ("×", "bad"),
+    "subagent": ("●", "accent"),
 }
 CUT_KINDS = ("compact", "cut", "clear", "unlogged")  # events that remove something from the window, the largest first
 _KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut", "retrieve": "back", "restore": "back"}

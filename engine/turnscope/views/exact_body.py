@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from turnscope.counting.reconciliation import Terms
+from turnscope.numbering import format_request
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.render import build_body
-from turnscope.planning.trace import Trace, lacks_tools
+from turnscope.planning.session_fit import lacks_tools
+from turnscope.planning.trace import Trace
 from turnscope.reading.recorded_body import find_common
 from turnscope.session.model import JSON
 
@@ -44,8 +46,8 @@ def describe_hidden(terms: Terms) -> str:
     """Describe what the log does not hold of a request; "" = it holds all."""
     hidden = {
         "system prompt and tools are about {:,} tokens together": terms.prefix,
-        "what was said before this file begins is about {:,} tokens": terms.earlier,
-        "what the tool injected beside it, as after a compaction, is about {:,} tokens": terms.reinjected,
+        "the conversation before this file begins is about {:,} tokens": terms.earlier,
+        "what the tool injected, as after a compaction, is about {:,} tokens": terms.reinjected,
     }
     return "; ".join(words.format(tokens) for words, tokens in hidden.items() if tokens)
 
@@ -83,7 +85,7 @@ def diff_with_previous(trace: Trace, request: int) -> str:
             lines += _format_hunk(old, new, done, (a, b))
         done = (a + 1, b + 1)
     if not lines:
-        return f"The same body as request {request - 1}."
+        return f"The same body as request {format_request(request - 1)}."
     return "\n".join(lines)
 
 

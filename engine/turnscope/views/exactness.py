@@ -50,7 +50,7 @@ class Exactness:
     @property
     def label(self) -> str:
         """A few words for a chip."""
-        if self.complete and not self.bodies:
+        if self.whole and not self.bodies:
             return f"{'as sent' if self.as_sent else 'rebuilt'}, {self.proven:,} of {self.requests:,} proven"
         if self.complete:
             return "as sent"
@@ -66,7 +66,7 @@ class Exactness:
         if self.complete:
             return f"{self.whole:,} requests rebuilt, none with an equal digest"
         if self.static:
-            return "system prompt and tools are in the log; messages are as its transcript tells them"
+            return "system prompt and tools are in the log; messages are as in its transcript"
         return "the log holds neither system prompt nor tools: their size is inferred from the billed tokens"
 
     @property

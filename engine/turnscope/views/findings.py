@@ -15,6 +15,7 @@ import numpy as np
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.envelope.plan import Plan
+from turnscope.numbering import format_request, format_requests
 from turnscope.planning.trace import Trace
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import JSON, Action, Message, Session
@@ -129,12 +130,13 @@ def format_headline(view: Overview, n: int) -> str:
     """
     window = int(view.windows[n])
     about = "" if view.recorded[n] >= 0 else "about "
-    return f"At request {n} the model saw {about}{view.get_prompt(n):,}{f' of {window:,}' if window else ''} tokens."
+    of = f" of {window:,}" if window else ""
+    return f"At request {format_request(n)} the model saw {about}{view.get_prompt(n):,}{of} tokens."
 
 
 def mark_breaks(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
     """Cache misses as markers for a chart."""
-    return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
+    return tuple(Marker(b.request, "break", f"cache miss ({b.cause}): {b.evidence}") for b in broken)
 
 
 def _find_cost_share(known: _Facts) -> list[Finding]:
@@ -147,12 +149,14 @@ def _find_cost_share(known: _Facts) -> list[Finding]:
         part, tokens = float(sums[columns].sum()), cells[:, columns].sum(axis=1)
         share = part / whole if whole else 0.0
         if share >= BILL_SHARE:
-            whose = "this path's" if len(known.view.bill.parts) > 1 else "the"
+            whose = "this branch's" if known.view.bill.branches.requests else "the"
             of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.has_prices else "all input tokens"
             usd = Decimal(str(round(part, 6))) if known.has_prices else None
             evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.has_prices else "tokens"}
-            most, largest = int(np.argmax(tokens)), format_tokens(int(tokens.max()))
-            text = f"{what} {share * 100:.0f} % of {of}; request {most} carries the most, {largest} tokens."
+            paid = table[:, columns].sum(axis=1)
+            most = int(np.argmax(paid))
+            amount = f"paid the most of it, ${paid[most]:,.2f}" if known.has_prices else f"has {format_tokens(int(paid[most]))}"
+            text = f"{what} {share * 100:.0f} % of {of}; request {format_request(most)} {amount}."
             found.append(Finding(text=text, request=most, kind="bill", usd=usd, tokens=int(tokens.sum()), evidence=evidence))
     return found
 
@@ -188,18 +192,18 @@ def _describe_break(known: _Facts, cause: Cause, worst: CacheBreak, count: int) 
     if cause == "idle":
         sent = known.view.sent_at
         when = format_time(float(sent[n]), dated=float(np.nanmax(sent) - np.nanmin(sent)) > 86_400)
-        return f"The cache went cold{often} at request {n} ({when}) after {_describe_idle(known, worst)}"
+        return f"The cache expired{often} at request {format_request(n)} ({when}) after {_describe_idle(known, worst)}"
     what = {
         "model": "Switching models left the cache behind",
-        "static": "A change of system prompt or tools broke the cache",
-        "thinking": "Dropping the thinking of past turns broke the cache",
-        "compaction": "Compacting broke the cache",
-        "edit": "Changing what had been sent before broke the cache",
-        "settings": "A changed setting broke the cache",
+        "static": "A changed system prompt or changed tools caused a cache miss",
+        "thinking": "Dropping the thinking of past turns caused a cache miss",
+        "compaction": "Compaction caused a cache miss",
+        "edit": "A change to earlier content caused a cache miss",
+        "settings": "A changed setting caused a cache miss",
         "off": "The prompt was sent without caching",
-        "unknown": "For a reason that the log does not hold the cache broke",
+        "unknown": "Unexplained cache miss",
     }[cause]
-    return f"{what}{often} at request {n}" + (f" (to {known.view.models[n]})" if cause == "model" else "")
+    return f"{what}{often} at request {format_request(n)}" + (f" (to {known.view.models[n]})" if cause == "model" else "")
 
 
 def _describe_idle(known: _Facts, worst: CacheBreak) -> str:
@@ -222,8 +226,10 @@ def _find_repeats(known: _Facts) -> list[Finding]:
         return []
     name = "/".join(worst.path.replace("\\", "/").split("/")[-2:])
     many = worst.stop > worst.start
-    where = f"Requests {worst.start}-{worst.stop} carry up to" if many else f"Request {worst.start} carries"
-    most = f", all of them at request {worst.peak_request}" if many else ""
+    where = (
+        f"Request{'s' if many else ''} {format_requests(worst.start, worst.stop + 1)} {'carry up to' if many else 'carries'}"
+    )
+    most = f", all of them at request {format_request(worst.peak_request)}" if many else ""
     text = f"{where} {format_tokens(worst.tokens)} tokens of a file read {spell_times(worst.reads)}{most} ({name})."
     usd = Decimal(str(round(worst.weight, 6))) if known.has_prices else None
     evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
@@ -251,8 +257,8 @@ def _find_persistent_context(known: _Facts) -> list[Finding]:
     often = "every request" if row.all() else f"{np.count_nonzero(row):,} of {len(row):,} requests"
     more = ", ".join(f"{PERSISTENT_KINDS[kind]} {format_tokens(sizes[kind])}" for kind, _ in others if sizes[kind] >= MIN_NAMED)
     part = f"{row.sum() / whole * 100:.0f} % of what was sent"
-    text = f"{PERSISTENT_KINDS[first]}: {format_tokens(sizes[first])} tokens on {often} ({part})"
-    text += f"; beside them {more} ({summed.sum() / whole * 100:.0f} % in all)" if more else ""
+    text = f"{PERSISTENT_KINDS[first]}: {format_tokens(sizes[first])} tokens in {often} ({part})"
+    text += f"; also {more} ({summed.sum() / whole * 100:.0f} % in all)" if more else ""
     paid = known.input_usd[:, 2] / np.maximum(known.view.cells[:, 2], 1)
     usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.has_prices else None
     text += f": about ${usd:,.2f}." if usd is not None and usd >= Decimal("0.01") else "."
@@ -274,8 +280,8 @@ def _find_cuts(known: _Facts) -> list[Finding]:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for plan in known.trace.plans:
         n = plan.request.n
-        acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUT_ACTIONS]
-        acted = [d for d in acted if not d.edit.facts.get("superseded")]  # another version of it came in
+        made = (d for d in (*plan.decisions, *plan.server) if not d.edit.facts.get("superseded"))  # another version came in
+        acted = [d for d in made if d.edit.is_unlocated_cut or (d.splice and d.action in CUT_ACTIONS)]
         for kind in {classify_action(d.action) for d in acted}:
             size = round(sum(d.before - d.after for d in acted if classify_action(d.action) == kind) * plan.calibration.scale)
             if kind == "compact" and n:  # the summary came in with it, so the fall of the prompt counts
@@ -286,29 +292,32 @@ def _find_cuts(known: _Facts) -> list[Finding]:
                 groups[kind].append((n, size))
     if not groups:
         return []
-    kind, made = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
-    removed, event = sum(size for _, size in made), EVENTS[kind]
-    largest, size = max(made, key=lambda item: item[1])
-    many = f"{spell_count(len(made)).capitalize()} {event.noun if len(made) == 1 else event.nouns}"
+    kind, events = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
+    removed, event = sum(size for _, size in events), EVENTS[kind]
+    largest, size = max(events, key=lambda item: item[1])
+    many = f"{spell_count(len(events)).capitalize()} {event.noun if len(events) == 1 else event.nouns}"
     what = f"{many} took out {format_tokens(removed)} tokens"
     left = f"leaving {format_tokens(int(known.prompts[largest]))}"
     where = (
-        f" at request {largest}, {left}"
-        if len(made) == 1
-        else f"; the largest, {format_tokens(size)} at request {largest}, {left}"
+        f" at request {format_request(largest)}, {left}"
+        if len(events) == 1
+        else f"; the largest, {format_tokens(size)} at request {format_request(largest)}, {left}"
     )
-    evidence = {"requests": [n for n, _ in made], "removed": removed, "event": kind}
+    evidence = {"requests": [n for n, _ in events], "removed": removed, "event": kind}
     return [Finding(text=f"{what}{where}.", request=largest, kind="cut", usd=None, tokens=removed, evidence=evidence)]
 
 
 def _correct_size(known: _Facts, plan: Plan, counted: int) -> int:
     """The tokens of a cut by what was billed: what the prompt fell by, and what came in.
 
-    The count stays where the bill says much less: something else came in that the log does not hold.
+    The count stays where the bill says much less: something else came in that the log does not hold. It is too little where
+    some of the cut is in no file.
     """
     n = plan.request.n
     came = known.trace.ledger.count_tokens(known.trace.plans[n - 1].request.cut, plan.request.cut) * plan.calibration.scale
     billed = int(known.prompts[n - 1] - known.prompts[n]) + round(came)
+    if any(decision.edit.is_unlocated_cut for decision in plan.decisions):
+        return max(counted, billed)
     return min(counted, billed) if billed > counted / 2 else counted
 
 
@@ -319,9 +328,9 @@ def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
         return []
     worst, gone = max(fallen, key=lambda fit: fit.cut_at_start), sum(fit.cut_at_start for fit in fallen)
     often = (
-        f" {spell_times(len(fallen))}, the largest cut at request {worst.start}"
+        f" {spell_times(len(fallen))}, the largest cut at request {format_request(worst.start)}"
         if len(fallen) > 1
-        else f" at request {worst.start}"
+        else f" at request {format_request(worst.start)}"
     )
     text = f"The tool cut something{often} that its log does not hold: about {format_tokens(gone)} tokens."
     return [
@@ -349,7 +358,7 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
     plan, out = trace.plans[n], trace.explain(at, n)
     since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
     tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
-    text = f"The first user message left the window at request {n}{since}."
+    text = f"The first user message left the window at request {format_request(n)}{since}."
     return [
         Finding(text=text, request=n, kind="forgotten", usd=None, tokens=tokens, evidence={"block": at, "because": out.because})
     ]
@@ -358,12 +367,13 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
 def _find_mid_prompt(known: _Facts) -> list[Finding]:
     """The task, or the last instruction, is in the middle half of a long prompt, where models recall least.
 
-    The number of prompts follows from what was said after it, whatever was done to that since; the named prompt is checked.
+    The number of prompts follows from the messages after it, whatever was done to that since; the named prompt is checked.
     """
     trace, session = known.trace, known.trace.session
-    asked = (_find_own_words(session, message) for message in session.messages if message.origin == "prompt")
-    starts = np.array([*asked], dtype=np.int64)
-    long = np.flatnonzero(known.prompts >= LONG_PROMPT)
+    prompts = (_find_own_words(session, message) for message in session.messages if message.origin == "prompt")
+    starts = np.array([*prompts], dtype=np.int64)
+    explained = known.view.cells[:, CELLS.index("unattributed")] <= DOUBTFUL * known.prompts  # else its place is not known
+    long = np.flatnonzero((known.prompts >= LONG_PROMPT) & explained)
     cuts = np.array([session.requests[n].cut for n in long], dtype=np.int64)
     last = np.searchsorted(starts, cuts) - 1
     found: list[Finding] = []
@@ -383,9 +393,10 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
             exact = compute_share(trace, n, block)
             upto = compute_share(trace, n, block + 1) if block + 1 < session.requests[n].cut else 1.0
             if is_mid_prompt(exact, upto) and trace.plans[n].seen.find_piece(block).body is None:
-                many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
-                place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({format_tokens(tokens)} tokens), {many}"
-                text = f"The {what} stands {place}."
+                others = len(rows) - 1
+                also = f"; also in {others:,} other long prompt{'s' if others > 1 else ''}" if others else ""
+                place = f"{exact * 100:.0f} % into the prompt of request {format_request(n)} ({format_tokens(tokens)} tokens)"
+                text = f"The {what} sits {place}{also}."
                 found.append(
                     Finding(
                         text=text,
@@ -401,7 +412,7 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
 
 
 def _find_own_words(session: Session, message: Message) -> int:
-    """The first block of a prompt that is not injected: reminders may stand before what the user said."""
+    """The first block of a prompt that is not injected: reminders may come before the user's own text."""
     blocks = session.blocks[message.start : message.stop]
     return next((block.at for block in blocks if block.kind not in INJECTED_KINDS), message.start)
 
@@ -419,7 +430,8 @@ def _find_thinking(known: _Facts) -> list[Finding]:
     n = int(np.argmax(np.where(cells >= THINKING_TOKENS, share, 0)))
     if share[n] < THINKING_SHARE or cells[n] < THINKING_TOKENS:
         return []
-    text = f"Thinking grew to {share[n] * 100:.0f} % of the prompt at request {n} ({format_tokens(int(cells[n]))} tokens)."
+    where = f"the prompt at request {format_request(n)} ({format_tokens(int(cells[n]))} tokens)"
+    text = f"Thinking grew to {share[n] * 100:.0f} % of {where}."
     usd = Decimal(str(round(float(known.input_usd[:, 4].sum()), 6))) if known.has_prices else None
     return [
         Finding(
@@ -440,7 +452,7 @@ def _find_full_window(known: _Facts) -> list[Finding]:
     if fill[n] < FULL_SHARE:
         return []
     tokens, window = int(known.prompts[n]), int(known.view.windows[n])
-    text = f"Request {n} filled {fill[n] * 100:.0f} % of the window ({tokens:,} of {window:,} tokens)."
+    text = f"Request {format_request(n)} filled {fill[n] * 100:.0f} % of the window ({tokens:,} of {window:,} tokens)."
     return [Finding(text=text, request=n, kind="full", usd=None, tokens=tokens, evidence={"fill": float(fill[n])})]
 
 
@@ -452,7 +464,7 @@ def _find_retries(known: _Facts) -> list[Finding]:
     took = ""
     if request.sent_at is not None and request.answered_at is not None and request.answered_at - request.sent_at >= 60:
         took = f", {format_duration(request.answered_at - request.sent_at)} after the first time"
-    text = f"Request {request.n} was sent {spell_times(request.attempts)} before the provider answered{took}."
+    text = f"Request {format_request(request.n)} was sent {spell_times(request.attempts)} before the provider answered{took}."
     again = sum(r.attempts > 1 for r in known.trace.session.requests)
     evidence = {"attempts": request.attempts, "requests_with_retries": again}
     return [
@@ -469,7 +481,7 @@ def _find_output_stubs(known: _Facts) -> list[Finding]:
         return []
     if len(stubs) < DOUBTFUL * len(known.view) or tokens < DOUBTFUL * whole:
         return []
-    of = f"{len(stubs)} of {len(known.view)} answers, the first at request {stubs[0]},"
+    of = f"{len(stubs)} of {len(known.view)} answers, the first at request {format_request(stubs[0])},"
     money = f", which adds ${usd:,.2f} to a recorded ${path - usd:,.2f}" if path is not None else ""
     text = f"{of} record fewer output tokens than their text has: {format_tokens(tokens)} were counted{money}."
     evidence = {"requests": len(stubs), "counted": tokens, "usd": float(usd)}
@@ -488,9 +500,8 @@ def _find_unattributed(known: _Facts) -> list[Finding]:
     n = int(np.argmax(rest))
     if share <= DOUBTFUL or rest[n] < DOUBTFUL_TOKENS:
         return []
-    text = (
-        f"{share * 100:.0f} % of all recorded input is not accounted for by what the log holds; request {n} has the most of it."
-    )
+    text = f"The log does not account for {share * 100:.0f} % of all recorded input"
+    text += f"; request {format_request(n)} has the most of it."
     return [
         Finding(
             text=text,

@@ -29,7 +29,7 @@ def label_block(session: Session, block: Block) -> str:
 
 
 def _describe_range(arguments: Mapping[str, JSON]) -> str:
-    """The part of a file that a call asked for; "" = the whole file. Reads of two parts are different reads."""
+    """The part of a file that a call requested; "" = the whole file. Reads of two parts are different reads."""
     bounds = [f"{arguments[key]}" for key in RANGE_KEYS if isinstance(arguments.get(key), int | list)]
     return f" [{' '.join(bounds)}]"[:40] if bounds else ""
 

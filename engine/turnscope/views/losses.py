@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from typing import NamedTuple
 
+import numpy as np
+
+from turnscope.envelope.difference import find_changed_spans
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import BlockStatus, Trace
-from turnscope.session.model import JSON, Block, Part, Session, Span, select_model_output
+from turnscope.session.model import JSON, Block, Part, Request, Session, Span, select_model_output
 
 MAX_IDENTIFIER = 120  # characters of an identifier, at most
 GRAM = 4  # bytes of a word by which the words that it is a part of are found
@@ -40,6 +44,7 @@ _PLAIN_NUMBER = re.compile(r"\s*[-+]?[\d.,_]+\s*")
 _LINE = b"\n"
 # Of UTF-8 every byte beyond ASCII is part of a word.
 _BETWEEN_WORDS = bytes(n if n >= 128 or chr(n).isalnum() or chr(n) == "_" else 32 for n in range(256))
+_BETWEEN_RUNS = bytes(n if n >= 128 or chr(n).isalnum() or chr(n) in "_.@+~/-(" else 32 for n in range(256))  # of `_RUN`
 
 
 class LostReference(NamedTuple):
@@ -96,17 +101,19 @@ class TextIndex:
     """
 
     texts: list[str] = field(default_factory=list)
-    numbers: dict[bytes, list[int]] = field(default_factory=dict)
+    numbers: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
     _lines: dict[bytes, list[bytes]] = field(default_factory=dict)  # words between line ends, by each run of `GRAM` bytes
+    _short: dict[bytes, list[bytes]] = field(default_factory=dict)  # words that a part of fewer bytes is in
     _selected: dict[str, Sequence[int]] = field(default_factory=dict)
 
     def add(self, raw: JSON) -> int:
         """Add what one block or part sends; returns its number."""
         text, number = "\n".join(_iter_strings(raw)), len(self.texts)
         self.texts.append(text)
-        for word in {*_split_words(text)}:
-            self.numbers.setdefault(word, []).append(number)
+        lists = map(self.numbers.__getitem__, {*_encode_words(text).split()})
+        deque(map(list.append, lists, repeat(number)), maxlen=0)  # a loop without a step in Python: half the time
         self._lines.clear()
+        self._short.clear()
         self._selected.clear()
         return number
 
@@ -128,16 +135,25 @@ class TextIndex:
             longest = sorted(filter(None, ends), key=len, reverse=True)
             parts = [part for part in longest if len(part) >= GRAM] or longest[:1]
             found = [chain.from_iterable(map(self.numbers.__getitem__, self._iter_containing(part))) for part in parts]
-        return sorted(set(found[0]).intersection(*found[1:])) if found else range(len(self.texts))
+        if not found:
+            return range(len(self.texts))
+        chosen = set(found[0])
+        for other in found[1:]:
+            if len(chosen) <= FEW_TEXTS:
+                break
+            chosen.intersection_update(other)
+        return sorted(chosen)
 
-    def _iter_containing(self, part: bytes) -> Iterator[bytes]:
+    def _iter_containing(self, part: bytes) -> Iterable[bytes]:
         """The words that a part of a word is in; with a line end before or after it, those that begin or end with it."""
+        if len(part) < GRAM:
+            if part not in self._short:
+                self._short[part] = [word for word in self.numbers if part in _LINE + word + _LINE]
+            return self._short[part]
         if not self._lines:  # built when it is first needed
             for line in (_LINE + word + _LINE for word in self.numbers):
                 for run in _iter_runs(line):
                     self._lines.setdefault(run, []).append(line)
-        if len(part) < GRAM:
-            return (word for word in self.numbers if part in _LINE + word + _LINE)
         lines = min((self._lines.get(run, []) for run in _iter_runs(part)), key=len)
         return (line[1:-1] for line in lines if part in line)
 
@@ -163,7 +179,12 @@ def _iter_runs(line: bytes) -> Iterable[bytes]:
 
 def _split_words(text: str) -> list[bytes]:
     """The words of a text in UTF-8; b"" between two characters that are in none."""
-    return text.encode("utf-8", "surrogatepass").translate(_BETWEEN_WORDS).split(b" ")
+    return _encode_words(text).split(b" ")
+
+
+def _encode_words(text: str) -> bytes:
+    """A text in UTF-8 with a space for each character that is in no word."""
+    return text.encode("utf-8", "surrogatepass").translate(_BETWEEN_WORDS)
 
 
 def find_identifiers(text: str) -> set[str]:
@@ -172,11 +193,43 @@ def find_identifiers(text: str) -> set[str]:
     >>> sorted(find_identifiers("See src/app.py: parse_args() returns 4096 for `--all`."))
     ['--all', '4096', 'parse_args', 'src/app.py']
     """
-    plain = _ESCAPES.sub(" ", text) if "\\" in text else text
-    found = set().union(*map(_split_run, {*_RUN.findall(plain)}))
+    plain = _remove_escapes(text)
+    return set().union(*map(_split_run, {*_RUN.findall(plain)}), _find_quoted(plain))
+
+
+def _remove_escapes(text: str) -> str:
+    return _ESCAPES.sub(" ", text) if "\\" in text else text
+
+
+def _find_quoted(plain: str) -> Iterator[str]:
+    """The strings in quotes, but for single words: these are no identifiers."""
     quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))
-    found.update(text for text in quoted if not text.isalpha())  # a word in quotes is no identifier
-    return found
+    return (text for text in quoted if not text.isalpha())
+
+
+@dataclass(slots=True)
+class _WantedIdentifiers:
+    """Finds those identifiers of texts that are among the `wanted`: what `find_identifiers` finds of them, faster."""
+
+    wanted: set[str]
+    runs: set[bytes] = field(default_factory=set)  # that were read
+    holding: dict[bytes, list[str]] = field(default_factory=dict)  # runs with wanted identifiers
+
+    def find(self, block: Block) -> set[str]:
+        """The wanted identifiers in a block."""
+        if block.kind == "tool_use":
+            return self.wanted & _find_block_identifiers(block)
+        plain = _remove_escapes(block.text)
+        encoded = plain.encode("utf-8", "surrogatepass").translate(_BETWEEN_RUNS)
+        runs = {*encoded.replace(b"(", b"( ").split()}
+        for run in runs - self.runs:
+            parts = map(_split_run, _RUN.findall(run.decode("utf-8", "surrogatepass")))
+            if here := [word for word in chain.from_iterable(parts) if word in self.wanted]:
+                self.holding[run] = here
+        self.runs |= runs
+        found = set().union(*map(self.holding.__getitem__, self.holding.keys() & runs))
+        found.update(self.wanted.intersection(_find_quoted(plain)))
+        return found
 
 
 @lru_cache(maxsize=1 << 17)
@@ -200,17 +253,17 @@ def _find_content_identifiers(kind: str, raw: JSON, text: str) -> set[str]:
 
 def _iter_strings(value: JSON, *, names: bool = True) -> Iterator[str]:
     """Iterate over all values of a JSON value as strings, with the names of its fields. Media and signatures are no text."""
-    held = [value]
-    while held:
-        each = held.pop()
+    stack = [value]
+    while stack:
+        each = stack.pop()
         if isinstance(each, Mapping):
             if each.get("type") == "base64":
                 continue
             if names:
                 yield from map(str, each)
-            held += (inner for key, inner in each.items() if key != "signature")
+            stack += (inner for key, inner in each.items() if key != "signature")
         elif isinstance(each, list):
-            held += each
+            stack += each
         elif each is not None:
             yield str(each)
 
@@ -220,31 +273,46 @@ def find_references(session: Session) -> References:
 
     What only a tool's own summary says is derived, so it is no reference.
     """
-    answers: list[dict[str, int]] = []
     known: dict[int, set[str]] = {}
     for request in session.requests:
-        has: dict[str, int] = {}
-        for block in select_model_output(session.blocks[request.cut : request.stop]):
-            known[block.at] = _find_block_identifiers(block)
-            for word in known[block.at]:
-                has.setdefault(word, block.at)
-        answers.append(has)
+        known |= _read_answer(session, request)
+    answers = [_find_answer_words(session, request, known) for request in session.requests]
     wanted = {word for has in answers for word in has}
     places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
-    texts = TextIndex()
+    texts, reader = TextIndex(), _WantedIdentifiers(wanted)
     for block in session.blocks:
         texts.add(block.raw)
-        here = wanted & (known[block.at] if block.at in known else _find_block_identifiers(block))
+        here = wanted & known[block.at] if block.at in known else reader.find(block)
         for word in here:
             places[word].append(block.at)
-        if session.messages[block.message].origin != "summary" and block.kind != "summary":
+        if _is_source(session, block):
             first.update(dict.fromkeys(here.difference(first), block.at))
     uses = tuple(
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)
     )
     return References(places, uses, texts)
+
+
+def _read_answer(session: Session, request: Request) -> dict[int, set[str]]:
+    """The identifiers of each block of an answer, by address."""
+    blocks = select_model_output(session.blocks[request.cut : request.stop])
+    return {block.at: _find_block_identifiers(block) for block in blocks}
+
+
+def _find_answer_words(session: Session, request: Request, known: Mapping[int, set[str]]) -> dict[str, int]:
+    """The identifiers of an answer, each with the first block that has it. `known`: those of each block."""
+    has: dict[str, int] = {}
+    for block in select_model_output(session.blocks[request.cut : request.stop]):
+        for word in sorted(known[block.at]):  # a set has another order in each process
+            has.setdefault(word, block.at)
+    return has
+
+
+def _is_source(session: Session, block: Block) -> bool:
+    """Whether a block can be what an answer refers to: a summary is derived."""
+    return session.messages[block.message].origin != "summary" and block.kind != "summary"
 
 
 def find_losses(trace: Trace, used: References) -> Losses:
@@ -254,47 +322,125 @@ def find_losses(trace: Trace, used: References) -> Losses:
         trace: the replay.
         used: the references of its session.
     """
-    missing = [
-        (plan, [*_find_missing(plan, words, used)]) for plan, words in zip(trace.plans, used.uses, strict=False) if words
-    ]
-    placeholders = _Placeholders(trace.session)
-    carried = [(placeholders.list_numbers(plan.seen), hits) for plan, hits in missing if hits]
-    hits = [hit for numbers, found in carried for hit in found if not placeholders.has_text(numbers, hit.text)]
+    hits = _find_hits(trace.session, trace.plans, used)
     made: dict[int, tuple[int, int]] = {}
     for number in {hit.by for hit in hits if hit.by >= 0}:
-        request = trace.get_decision(number).request
-        made[number] = request, number - trace.plans[request].first + 1
+        request = trace.find_deciding_request(number)
+        made[number] = request, number - trace.outlines[request].first + 1
     return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
 
-def _find_missing(plan: Plan, words: Mapping[str, int], used: References) -> Iterator[LostReference]:
-    """The identifiers that stand in no block which the request has verbatim."""
-    cut, seen, texts = plan.request.cut, plan.seen, used.texts.texts
+def find_losses_of(trace: Trace, requests: range, blocks: Collection[int]) -> list[LostReference]:
+    """Find those lost references of a replay that some requests make to some blocks, without reading the rest of the session.
+
+    Args:
+        trace: the replay.
+        requests: the requests, which follow each other.
+        blocks: addresses of the blocks.
+    """
+    if not requests or not blocks:
+        return []
+    session, plans, texts = trace.session, [trace.plans[n] for n in requests], TextIndex()
+    shown, start = np.zeros(len(session.blocks), dtype=bool), min(blocks)
+    for _, here in _iter_shown(plans, len(shown)):
+        shown |= np.frombuffer(here, dtype=bool)
+    for block, stands in zip(session.blocks, shown.tolist(), strict=True):
+        texts.add(block.raw if stands else None)
+    read = [block for block in session.blocks[: plans[-1].request.cut] if block.at >= start or shown[block.at]]
+    picked = [session.requests[n] for n in requests]
+    return _find_hits(session, plans, _find_references_to(session, picked, blocks, read, texts))
+
+
+def _find_references_to(
+    session: Session, picked: Sequence[Request], blocks: Collection[int], read: Iterable[Block], texts: TextIndex
+) -> References:
+    """The references of some answers of which the last earlier place is one of `blocks`.
+
+    `read`: what may hold the last place, or a shown one. `texts`: of all blocks that are shown, by address.
+    """
+    answers = [_find_answer_words(session, request, _read_answer(session, request)) for request in picked]
+    reader = _WantedIdentifiers({word for has in answers for word in has})
+    places: dict[str, list[int]] = {word: [] for word in reader.wanted}
+    first: dict[str, int] = {}
+    for block in read:
+        here = reader.find(block)
+        for word in here:
+            places[word].append(block.at)
+        if _is_source(session, block):
+            first.update(dict.fromkeys(here.difference(first), block.at))
+    uses = [
+        {word: at for word, at in has.items() if _find_last(places[word], request.cut) in blocks}
+        for request, has in zip(picked, answers, strict=True)
+    ]
+    pairs = [*zip(picked, uses, strict=True)]
+    derived = {word for request, has in pairs for word in has if first.get(word, request.cut) >= request.cut}
+    first |= dict.fromkeys(_find_in_sources(session, derived, min(blocks)), -1)
+    held = ({word: at for word, at in has.items() if first.get(word, request.cut) < request.cut} for request, has in pairs)
+    return References(places, tuple(held), texts)
+
+
+def _find_last(places: Sequence[int], cut: int) -> int:
+    """The last place before a cut; -1 where there is none."""
+    return places[found - 1] if (found := bisect_left(places, cut)) else -1
+
+
+def _find_in_sources(session: Session, words: set[str], stop: int) -> set[str]:
+    """Those of some identifiers that a block before `stop` holds which is no summary."""
+    reader, found = _WantedIdentifiers({*words}), set[str]()
+    for block in reversed(session.blocks[:stop]):
+        if len(found) == len(words):
+            break
+        if _is_source(session, block):
+            found |= reader.find(block)
+    return found
+
+
+def _find_hits(session: Session, plans: Iterable[Plan], used: References) -> list[LostReference]:
+    """The lost references of requests. `used.uses`: of these requests."""
+    missing = (
+        (plan, [*_find_missing(plan, shown, words, used)])
+        for (plan, shown), words in zip(_iter_shown(plans, len(session.blocks)), used.uses, strict=False)
+        if words
+    )
+    placeholders = _Placeholders(session)
+    carried = [(placeholders.list_numbers(plan.seen), hits) for plan, hits in missing if hits]
+    return [hit for numbers, found in carried for hit in found if not placeholders.has_text(numbers, hit.text)]
+
+
+def _find_missing(plan: Plan, shown: bytearray, words: Mapping[str, int], used: References) -> Iterator[LostReference]:
+    """The identifiers that stand in no block which the request has verbatim (`shown`)."""
+    cut, texts = plan.request.cut, used.texts.texts
     for word, answer in words.items():
         places = used.places[word]
-        if _find_present(seen, places, last := bisect_left(places, cut) - 1) >= 0:
+        if _find_present(shown, places, last := bisect_left(places, cut) - 1) >= 0:
             continue
         chosen = used.texts.select(word)
-        held = _find_present(seen, chosen, bisect_left(chosen, cut) - 1)
-        while held >= 0 and word not in texts[chosen[held]]:
-            held = _find_present(seen, chosen, held - 1)
-        if held < 0:
+        present = _find_present(shown, chosen, bisect_left(chosen, cut) - 1)
+        while present >= 0 and word not in texts[chosen[present]]:
+            present = _find_present(shown, chosen, present - 1)
+        if present < 0:
             block = places[last]
             by = plan.after.find_piece(block).by
             yield LostReference(request=plan.request.n, text=word, answer=answer, block=block, by=by)
 
 
-def _find_present(envelope: Envelope, places: Sequence[int], last: int) -> int:
-    """The last of the first `last` + 1 places that is in the envelope verbatim, by its number; -1 where none is.
+def _find_present(shown: bytearray, places: Sequence[int], last: int) -> int:
+    """The last of the first `last` + 1 places that is shown, by its number; -1 where none is."""
+    while last >= 0 and not shown[at := places[last]]:
+        last = bisect_left(places, shown.rfind(1, 0, at) + 1, 0, last) - 1
+    return last
 
-    A piece that is not is skipped as a whole.
-    """
-    while last >= 0:
-        piece = envelope.find_piece(places[last])
-        if piece.body is None:
-            return last
-        last = bisect_left(places, piece.start, 0, last) - 1
-    return -1
+
+def _iter_shown(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, bytearray]]:
+    """Yield each plan with a byte per block: 1 = the request has it verbatim. The bytes change with the next plan."""
+    before, shown = Envelope(), bytearray(blocks)
+    for plan in plans:
+        for span in find_changed_spans(before, plan.seen):
+            for piece in plan.seen.iter_pieces(span):
+                start, stop = max(piece.start, span.start), min(piece.stop, span.stop)
+                shown[start:stop] = (b"\0" if piece.body is not None else b"\1") * (stop - start)
+        before = plan.seen
+        yield plan, shown
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from turnscope.counting.reconciliation import CELLS, Fit, Terms
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.prompt_cache import count_tokens_from
-from turnscope.planning.trace import fit_session
+from turnscope.planning.session_fit import fit_session
 from turnscope.session.model import Session
 from turnscope.views import position
 
@@ -44,7 +44,7 @@ def get_terms(fits: Fits, request: int) -> Terms:
         fits: those of `fit_requests`.
         request: number of the request.
     """
-    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).policy_terms
+    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).get_policy_terms()
 
 
 def split_tokens(plan: Plan, fit: Terms) -> dict[str, int]:
@@ -180,7 +180,7 @@ def predict_next_cut(weigh: PlanNext, growth: int) -> NextCut:
     """Predict the next cut by planning requests with more messages.
 
     Args:
-        weigh: plans the next request as if these messages (role and text) had been said.
+        weigh: plans the next request as if these messages (role and text) had been sent.
         growth: provider tokens of a turn, see `measure_growth`.
     """
     window = weigh(()).budget.window

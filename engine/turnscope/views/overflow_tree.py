@@ -90,6 +90,17 @@ def find_over_limit(trace: Trace) -> tuple[int, ...]:
     return tuple(n for n in range(len(trace.plans)) if is_over_limit(trace, n))
 
 
+def find_largest_cut(trace: Trace, request: int) -> int:
+    """Find the decision that saved most of a request's tokens; its number in the request, -1 where none saved any.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+    """
+    cuts = _find_decisions(trace.plans[request], *CUT_ACTIONS)
+    return max(cuts, key=lambda found: found[1].before - found[1].after)[0] if cuts else -1
+
+
 def _build_nodes(plan: Plan, rules: set[str], sent: int) -> Iterator[Node]:
     """The nodes of a request of which `sent` tokens would be sent."""
     limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.expected_tokens
@@ -103,9 +114,9 @@ def _build_nodes(plan: Plan, rules: set[str], sent: int) -> Iterator[Node]:
     )
     refused = _find_decisions(plan, "refuse")
     smaller = _predict_size(plan, cuts[-1][1].after) if cuts else size
-    held = sent <= plan.budget.limit
-    fits = held and (size <= limit or not (cuts or moved or refused))
-    elsewhere, within = bool(moved) and not refused and held, held and not (fits or moved or refused)
+    within_limit = sent <= plan.budget.limit
+    fits = within_limit and (size <= limit or not (cuts or moved or refused))
+    elsewhere, within = bool(moved) and not refused and within_limit, within_limit and not (fits or moved or refused)
     more = f" (±{plan.calibration.error:.0%}), {sent:,} would be sent" if size <= limit < sent else ""
     fit = f"{size:,} tokens are projected{more}, the limit is {limit:,}"
     yield _build_node("projected", (True, fits), sizes=(size, size), limit=limit, found=[], otherwise=fit)
@@ -113,7 +124,7 @@ def _build_nodes(plan: Plan, rules: set[str], sent: int) -> Iterator[Node]:
     yield _build_node(
         "compaction", (not fits, within), sizes=(size, smaller), limit=limit, found=cuts or looks, otherwise=nothing
     )
-    larger = "no larger model was asked for" if FALLBACK in rules else "this policy names no model with a larger window"
+    larger = "no larger model was requested" if FALLBACK in rules else "this policy names no model with a larger window"
     on = not fits and not within
     yield _build_node(
         "fallback",

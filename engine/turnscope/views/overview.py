@@ -14,14 +14,16 @@ from itertools import pairwise
 import numpy as np
 
 from turnscope import notebook
-from turnscope.counting.reconciliation import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
-from turnscope.counting.reconciliation import Fit, Floats, Ints, reconcile
+from turnscope.counting.reconciliation import CELLS as CELLS  # noqa: PLC0414 - pages find it with the labels
+from turnscope.counting.reconciliation import STATIC_BUCKETS, Fit, Floats, Ints, reconcile
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.provider_edits import GOES_ON, UNASKED
-from turnscope.planning.trace import Trace, get_prompt_tokens, lacks_tools
-from turnscope.pricing.windows import WindowEvidence, is_one_prompt
-from turnscope.session.model import Session
+from turnscope.planning.session_fit import get_prompt_tokens, lacks_tools
+from turnscope.planning.trace import Trace
+from turnscope.pricing.windows import WindowEvidence
+from turnscope.session.model import BUCKETS, Session
+from turnscope.session.window_facts import is_one_prompt
 from turnscope.views.bill import bill
 from turnscope.views.events import CUT_KINDS, classify_action
 from turnscope.views.total_cost import TotalCost, compute_total_cost
@@ -34,7 +36,7 @@ LABELS = {
     "thinking": "Thinking",
     "prefix": "System + tools, not in the log",
     "earlier": "Earlier conversation, not in this file",
-    "reinjected": "Injected by the tool, not in the log",
+    "reinjected": "Injected by the agent, not in the log",
     "unattributed": "Unattributed",
 }
 
@@ -63,7 +65,8 @@ class Overview:
         totals: exact USD of each request, answer included; None without a price.
         windows: tokens, `[n]`; 0 = unknown.
         over: tokens counted beyond what was billed, by which the cells were made smaller, `[n]`.
-        scales: provider tokens per counted token, `[n]`.
+        scales: provider tokens per counted token, `[n]`; of all but system prompt and tools.
+        static_scales: the same of system prompt and tools, `[n]`.
         sent_at: seconds since the epoch; NaN where the log has no time.
         counter: label of the counter behind the estimates.
         bill: cost of the whole session, with branches and subagents.
@@ -90,6 +93,7 @@ class Overview:
     counter: str
     over: Ints
     scales: Floats
+    static_scales: Floats
     bill: TotalCost
     evidence: tuple[WindowEvidence, ...]
     inferred_tools: bool = False
@@ -101,6 +105,11 @@ class Overview:
     def prompts(self) -> Ints:
         """Prompt tokens of each request: recorded, else estimated."""
         return np.where(self.recorded >= 0, self.recorded, self.cells.sum(axis=1))
+
+    def list_bucket_scales(self) -> Floats:
+        """Return the provider's tokens per counted one of each bucket, `[n, 5]`."""
+        rest = len(BUCKETS) - STATIC_BUCKETS
+        return np.column_stack([self.static_scales] * STATIC_BUCKETS + [self.scales] * rest)
 
     def get_prompt(self, n: int) -> int:
         """Prompt tokens of one request."""
@@ -144,12 +153,12 @@ class Overview:
             )
             for n in sorted({*evenly, *list(cuts)[:MAX_ROWS], peak})
         )
-        head = ("request", "turn", "prompt tokens", "", "USD", "")
+        head = ("requests[n]", "turn", "prompt tokens", "", "USD", "")
         note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
         if self.total is not None and len(self.bill.parts) > 1:
             note += f" in all ({', '.join(f'{name} ${share.usd or 0:,.2f}' for name, share in self.bill.parts)})"
         parts = (
-            notebook.render_line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"),
+            notebook.render_line(f"Largest: requests[{peak}], {int(prompts[peak]):,} tokens"),
             notebook.render_bar(self._get_cells(peak)),
         )
         return notebook.render_card(self.title or self.session_id, *parts, notebook.render_table(head, rows), note=note)
@@ -192,6 +201,7 @@ def build_overview(trace: Trace) -> Overview:
         counter=trace.ledger.label,
         over=np.array([terms.overcounted for terms in fitted.terms], dtype=np.int64),
         scales=np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
+        static_scales=np.array([terms.get_scale(0) for terms in fitted.terms], dtype=np.float64),
         bill=compute_total_cost(trace, money.charges),
         evidence=trace.prices.evidence,
         inferred_tools=inferred_tools,

@@ -15,12 +15,13 @@ import msgspec
 from turnscope.envelope.budget import FORMULAS
 from turnscope.envelope.rule import Rule
 from turnscope.errors import PolicyError
-from turnscope.planning.policy import Policy, Step
+from turnscope.planning.policy import Policy, Step, check_model_tables, check_pattern, rename_old_parameters
 from turnscope.planning.rule_registry import find_rule_package
 from turnscope.session.model import JSON
 from turnscope.views.parameter_labels import describe_parameter
 
 Kind = Literal["flag", "whole", "real", "text", "choice", "list", "table"]
+MODELS = "models"  # key of a change of all tables of models
 _KINDS: Mapping[Any, Kind] = {bool: "flag", int: "whole", float: "real", str: "text", tuple: "list", Mapping: "table"}
 
 
@@ -122,7 +123,7 @@ def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
 
     Args:
         policy: the policy.
-        changes: new values by key, as in `group_parameters`.
+        changes: new values by key, as in `group_parameters`; `models`: all tables of models in place of the policy's.
 
     Raises:
         PolicyError: a key is unknown, or a value has the wrong type.
@@ -134,6 +135,9 @@ def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
     """
     parts: dict[str, dict[str, JSON]] = {}
     for key, value in changes.items():
+        if key == MODELS:
+            policy = replace(policy, models=_convert_models(policy, value))
+            continue
         group, _, name = key.partition(".")
         parts.setdefault(group, {})[name] = value
     known = {group.key for group in group_parameters(policy)}
@@ -148,8 +152,21 @@ def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
     return replace(policy, budget=budget, rules=steps)
 
 
+def _convert_models(policy: Policy, value: JSON) -> dict[str, dict[str, dict[str, Any]]]:
+    """Tables of models for a policy. PolicyError where they are malformed or do not suit it."""
+    try:
+        models = msgspec.convert(value, dict[str, dict[str, dict[str, Any]]])
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"the tables of models cannot be read: {error}", hint="Open the policy without them.") from error
+    for pattern in models:
+        check_pattern(pattern)
+    check_model_tables(policy.name, models, policy.rules)
+    return models
+
+
 def _change_params(params: Any, values: Mapping[str, JSON]) -> Any:
     hints = get_type_hints(type(params), include_extras=True)
+    values = rename_old_parameters(values, hints)
     if unknown := sorted(set(values) - set(hints)):
         raise PolicyError(f"there is no parameter {unknown[0]!r}", hint=f"Its parameters are: {', '.join(hints) or 'none'}.")
     try:
@@ -171,7 +188,18 @@ def find_changes(policy: Policy, base: Policy) -> dict[str, JSON]:
     """
     before = {parameter.key: parameter.value for group in group_parameters(base) for parameter in group.parameters}
     after = {parameter.key: parameter.value for group in group_parameters(policy) for parameter in group.parameters}
-    return {key: value for key, value in after.items() if before.get(key) != value}
+    changes = {key: value for key, value in after.items() if before.get(key) != value}
+    if [*policy.models.items()] != [*base.models.items()]:  # their order counts: the first that fits a model holds
+        changes[MODELS] = {
+            pattern: {part: dict(row) for part, row in table.items()} for pattern, table in policy.models.items()
+        }
+    return changes
+
+
+def list_labels(policy: Policy) -> dict[str, str]:
+    """The names for people of all that `find_changes` may find, by key."""
+    labels = {parameter.key: parameter.label for group in group_parameters(policy) for parameter in group.parameters}
+    return labels | {MODELS: "For some models"}
 
 
 def encode_changes(changed: Mapping[str, JSON]) -> str:

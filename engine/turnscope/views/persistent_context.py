@@ -16,7 +16,7 @@ PERSISTENT_KINDS = {
     "deferred_tools": "names of deferred tools",
     "mcp_instructions": "MCP instructions",
     "memory": "memory",
-    "files": "files put in",
+    "files": "attached files",
     "hooks": "text from hooks",
 }  # by kind of block; reminders of the moment do not persist
 

@@ -1,8 +1,9 @@
-"""Numbers in words: tokens, counts, durations and times of day. Holds no sentences and no markup."""
+"""Numbers in words: tokens, money, counts, durations and times of day. Holds no sentences and no markup."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()
 
@@ -16,6 +17,20 @@ def format_tokens(count: int) -> str:
     if count >= 1_000_000:
         return f"{count / 1e6:.1f}M"
     return f"{count / 1000:.0f}k" if count >= 10_000 else f"{count:,}"
+
+
+def format_usd(amount: Decimal | float | None) -> str:
+    """Money with as many digits as it needs.
+
+    >>> [format_usd(amount) for amount in (9.58, 0.25, 0.0081, -0.0081, 0.00001, None)]
+    ['$9.58', '$0.250', '$0.0081', '-$0.0081', '<$0.0001', 'no price']
+    """
+    if amount is None:
+        return "no price"
+    sign, size = ("-", -amount) if amount < 0 else ("", amount)
+    if 0 < size < 0.00005:
+        return "<$0.0001"
+    return f"{sign}${size:,.2f}" if size >= 1 or not size else f"{sign}${size:,.{3 if size >= 0.1 else 4}f}"
 
 
 def spell_count(count: int) -> str:

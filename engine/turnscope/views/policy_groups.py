@@ -8,7 +8,7 @@ from turnscope.planning.policy import OURS, Policy
 from turnscope.planning.policy_catalog import PolicyCatalog
 
 FIRST_GROUPS = ("What happened", "Turnscope's own", "Yours")  # the groups that come first
-IDEAS, SEEDS, OTHERS = "One idea each, for learning", "Published patterns", "Other systems"  # the groups that come last
+IDEAS, SEEDS, OTHERS = "One idea each, illustrative", "Published patterns", "Other systems"  # the groups that come last
 SYSTEMS = {  # start of a policy's name -> the system that it ports; the longest match holds
     "chainreview": "ChainReview",
     "chatbot-ui": "Chatbot UI",
@@ -73,7 +73,7 @@ def _find_group(name: str, policy: Policy, own: bool) -> str:
     start = max((start for start in SYSTEMS if name.startswith(start)), key=len, default="")
     if start or not policy.fidelity.startswith(OURS):
         return SYSTEMS.get(start, OTHERS)
-    return IDEAS if "for learning" in policy.fidelity else ours
+    return IDEAS if "illustrative" in policy.fidelity else ours
 
 
 def summarize_fidelity(policy: Policy) -> str:

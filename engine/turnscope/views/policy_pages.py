@@ -1,6 +1,6 @@
 """The page of a policy, as data: what it is and guarantees, its rules with parameters and pictures, constants, sources.
 
-The app and the README beside the policies (`python -m tests.regenerate policies`) are made of it. Runs nothing, and reads
+The app and the README of the policies (`python -m tests.regenerate policies`) are made of it. Runs nothing, and reads
 only text files of the package.
 """
 
@@ -19,6 +19,7 @@ from turnscope.planning import policy as policies
 from turnscope.planning.policy import PAIRING, Policy
 from turnscope.planning.policy_catalog import PolicyCatalog
 from turnscope.planning.rule_registry import find_rule, find_rule_package
+from turnscope.views.model_values import ModelValue, list_model_values
 from turnscope.views.parameters import Group, Parameter, group_parameters
 from turnscope.views.policy_groups import group_policies
 
@@ -73,7 +74,7 @@ class PolicyPage:
     doc: str
     facts: tuple[tuple[str, str], ...]
     budget: RulePage
-    models: tuple[tuple[str, str], ...]  # pattern of a model's name, and the parameters for it
+    models: tuple[ModelValue, ...]  # what differs for models of some names
     rules: tuple[RulePage, ...]
     constants: tuple[tuple[str, str], ...]
 
@@ -112,7 +113,7 @@ def build_page(policy: Policy, group: str = "") -> PolicyPage:
         doc=policy.doc,
         facts=facts,
         budget=_build_budget_page(budget),
-        models=_describe_models(policy),
+        models=list_model_values(policy),
         rules=tuple(map(_build_rule_page, rules)),
         constants=constants,
     )
@@ -144,16 +145,6 @@ def _describe_counter(policy: Policy) -> str:
 def get_first_sentence(doc: str) -> str:
     """The first sentence of a text."""
     return doc.partition(". ")[0].rstrip(".") + "." if doc else ""
-
-
-def _describe_models(policy: Policy) -> tuple[tuple[str, str], ...]:
-    parameters = {
-        pattern: "; ".join(
-            f"{part}: {', '.join(f'{key} = {value}' for key, value in values.items())}" for part, values in table.items()
-        )
-        for pattern, table in policy.models.items()
-    }
-    return tuple(parameters.items())
 
 
 def _build_budget_page(group: Group) -> RulePage:
@@ -189,7 +180,7 @@ def _format_value(parameter: Parameter) -> str:
 def _read_picture(rule: str) -> str:
     """The first picture that shows a rule at work: a small session, and what is sent of it; "" = there is none."""
     folder = next((folder for folder in PICTURES if folder.is_dir()), PICTURES[0])
-    if find_rule_package(rule):  # the picture of a package's rule lies beside the rule
+    if find_rule_package(rule):  # the picture of a package's rule lies next to the rule
         module = sys.modules.get(getattr(find_rule(rule).edits, "__module__", ""))
         folder = Path(getattr(module, "__file__", None) or folder).parent
     path = folder / f"{rule}.txt"
@@ -226,7 +217,7 @@ def to_markdown(shelf: PolicyCatalog) -> str:
 
 _INTRODUCTION = (
     "Made by `python -m tests.regenerate policies` from the policies' TOML files; a test holds it to them.",
-    "In a picture `A1` stands as it is, `-A1` is left out, `~R2` has a stand-in, `[summary:A1..R2]` stands for several blocks;",
+    "In a picture `A1` is unchanged, `-A1` is left out, `~R2` has a placeholder, `[summary:A1..R2]` stands for several blocks;",
     "`U` is the user's text, `A` an answer, `C` a call, `R` its result, `H` thinking, `S` the system prompt.",
     "A rule is drawn once, where it first stands.",
 )
@@ -240,7 +231,9 @@ def _render_page(made: PolicyPage, drawn: set[str]) -> Iterator[str]:
     yield ""
     yield from (f"- {name}: {_escape(text)}" for name, text in made.facts)
     yield f"- Budget: {_format_parameters(made.budget)}"
-    yield from (f"- For models like `{pattern}`: {_escape(text)}" for pattern, text in made.models)
+    for pattern in dict.fromkeys(value.pattern for value in made.models):
+        values = (f"{value.label} = {_escape(value.text)}" for value in made.models if value.pattern == pattern)
+        yield f"- For models like `{pattern}`: {'; '.join(values)}."
     for number, rule in enumerate(made.rules, 1):
         yield ""
         more = "; ".join(text for text in (rule.memory, rule.source) if text)

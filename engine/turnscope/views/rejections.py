@@ -61,7 +61,7 @@ class Rejections:
         more = f"; and {len(self.kinds) - MAX_REASONS} more" if len(self.kinds) > MAX_REASONS else ""
         others = sorted({*self.rules} - {UNKNOWN, "Anthropic"})
         by = f" (rules of {' and '.join(others)})" if others else ""
-        text = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(reasons)}{more}"
+        text = f"{self.count:,} of {len(self.requests):,} requests would be rejected by the API{by}: {'; '.join(reasons)}{more}"
         return f"{text}; {left}" if unknown else text
 
 
@@ -72,7 +72,7 @@ def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejecti
         trace: the replay.
         shared: see `planning.rejections`.
     """
-    rules = tuple(find_judge(plan.model, trace.prices) for plan in trace.plans)
+    rules = tuple(find_judge(plan.model, trace.prices) for plan in trace.outlines)
     found = tuple(select_refused(problems, known) for problems, known in zip(check_trace(trace, shared), rules, strict=True))
     kinds = Counter(classify_problem(problems[0]) for problems in found if problems)
     return Rejections(found, tuple(kinds.most_common()), rules)

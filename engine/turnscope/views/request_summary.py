@@ -154,7 +154,7 @@ def summarize_request(view: Overview, trace: Trace, n: int) -> RequestSummary:
         notes=list_notes(trace, n),
         sentence=format_headline(view, n),
         injected=_count_injected(view, trace, n),
-        inserts=slots.describe_slots(trace.plans[n].seen, float(view.scales[n])),
+        inserts=slots.describe_slots(trace.plans[n].seen, view.list_bucket_scales()[n].tolist()),
         seconds=max(0.0, (request.answered_at or 0) - request.sent_at) if request.sent_at is not None else 0.0,
     )
 
@@ -178,7 +178,7 @@ def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
         caveats.append("the provider worked in several passes; the recorded prompt is that of the last one")
     elif over >= MIN_OVERCOUNT:
         caveats.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
-    caveats += [asked.sentence for asked in infer_summary_requests(trace) if asked.request == n]
+    caveats += [each.sentence for each in infer_summary_requests(trace) if each.request == n]
     if (prior := get_prompt_prior(trace.session))[0] and terms.prefix:
         caveats.append(f"system prompt and tools are taken from {prior[1]}: about {prior[0]:,} tokens")
     if terms.error:
@@ -278,21 +278,23 @@ def describe_buckets(trace: Trace, requests: Sequence[int], most: int = 3) -> li
                 counted += sums[piece.stop] - sums[piece.start]
             else:
                 stood += piece.counts
-        found.append(_format_buckets(names, counted, stood=stood, scale=trace.get_terms(n).scale, most=most))
+        found.append(_format_buckets(names, counted, stood=stood, terms=trace.get_terms(n), most=most))
     return found
 
 
 def _format_buckets(
-    names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int
+    names: list[tuple[int, str]], counted: Ints, stood: Ints, terms: Terms, most: int
 ) -> tuple[str, str, str, str, str]:
     sizes: list[list[tuple[int, str]]] = [[] for _ in BUCKETS]
     for (bucket, name), tokens in zip(names, counted.tolist(), strict=True):
         sizes[bucket].append((tokens, INJECTED_KINDS.get(name, name.replace("_", " "))))
     for bucket, tokens in enumerate(stood.tolist()):
-        sizes[bucket].append((tokens, "stand-ins"))
+        sizes[bucket].append((tokens, "placeholders"))
     texts = [
-        " · ".join(f"{name} {round(size * scale):,}" for size, name in sorted(row, reverse=True)[:most] if size)
-        for row in sizes
+        " · ".join(
+            f"{name} {round(size * terms.get_scale(bucket)):,}" for size, name in sorted(row, reverse=True)[:most] if size
+        )
+        for bucket, row in enumerate(sizes)
     ]
     return (texts[0], texts[1], texts[2], texts[3], texts[4])
 

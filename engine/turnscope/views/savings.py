@@ -1,7 +1,7 @@
 """The one change of policy that would have saved most of a session's cost, net of its cache misses and lost references.
 
-Compares rows of a comparison; makes no replay. Both sides are simulated in the same way: the cost with the prompt cache,
-summaries, and re-fetching what answers needed and did not have.
+Compares rows of a comparison; makes no replay. The cost of either side is its row's; what answers needed and did not have
+counts against it, as if it had been sent once more.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ CANDIDATES = (
     "last-20-messages",
 )
 MIN_SHARE = Decimal("0.05")  # of the session's cost; less is within the error of the simulation
+CENT = Decimal("0.01")  # less is not reported
 MIN_USD = Decimal("0.05")  # USD; less is not worth a change
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a change of policy would have saved, in simulated USD.
+    """What a change of policy would have saved, in USD of the bill.
 
     Attributes:
-        usd_before, usd_after: cost of the record and of the policy, re-fetching included.
-        refetch_usd: the part of `usd_after` for re-fetching.
+        usd_before, usd_after: cost of the record and of the policy.
+        refetch_usd: what the policy would have to fetch again beyond what the record has to; less than 0 where that is less.
         lost: its lost references.
         cache_share: share of its prompts read from the cache, 0 to 1.
     """
@@ -49,7 +50,7 @@ class Saving:
     @property
     def usd(self) -> Decimal:
         """USD that the change would have saved."""
-        return self.usd_before - self.usd_after
+        return self.usd_before - self.usd_after - self.refetch_usd
 
     @property
     def share(self) -> float:
@@ -59,11 +60,15 @@ class Saving:
     @property
     def sentence(self) -> str:
         """All of it in one or two sentences."""
-        some = f"{self.lost:,} lost reference{'' if self.lost == 1 else 's'}"
-        again = f", {self.refetch_usd:,.2f} for fetching {some} again included" if self.lost else ", with no lost reference"
+        some = f"{self.lost:,} lost reference{'' if self.lost == 1 else 's'}" if self.lost else "no lost reference"
+        more = abs(self.refetch_usd) >= CENT
+        net = (
+            f": {self.share:.0%} less with {self.refetch_usd:+,.2f} USD for re-fetching" if more else f", {self.share:.0%} less"
+        )
         return (
-            f"“{self.title}” would have saved most: {self.usd_after:,.2f} instead of {self.usd_before:,.2f} USD, "
-            f"{self.share:.0%} less{again}; {self.cache_share:.0%} of its prompts would have come from the cache."
+            f"“{self.title}” would have saved most: {self.usd_after:,.2f} USD, ×{self.usd_after / self.usd_before:.2f} of what "
+            f"it cost ({self.usd_before:,.2f}){net}. {some[:1].upper()}{some[1:]}; {self.cache_share:.0%} of its prompts would "
+            f"have come from the cache."
         )
 
 
@@ -78,15 +83,16 @@ def find_best_saving(rows: Sequence[Row]) -> Saving | None:
     record = next((row for row in rows if row.policy == AS_RECORDED), None)
     if record is None or record.usd is None or record.cost.unpriced_requests:
         return None
-    was = record.usd + record.refetch_usd
+    if not record.usd:
+        return None
     sent = (row for row in rows if row is not record and row.sendable)
     found = [
         Saving(
             policy=row.policy,
             title=row.title,
-            usd_before=was,
-            usd_after=row.usd + row.refetch_usd,
-            refetch_usd=row.refetch_usd,
+            usd_before=record.usd,
+            usd_after=row.usd,
+            refetch_usd=row.refetch_usd - record.refetch_usd,
             lost=len(row.losses.hits),
             cache_share=row.cost.cache_share,
         )
@@ -94,4 +100,4 @@ def find_best_saving(rows: Sequence[Row]) -> Saving | None:
         if row.usd is not None and not row.cost.unpriced_requests
     ]
     top = max(found, key=lambda each: each.usd, default=None)
-    return top if top and top.usd >= max(MIN_USD, MIN_SHARE * was) else None
+    return top if top and top.usd >= max(MIN_USD, MIN_SHARE * record.usd) else None

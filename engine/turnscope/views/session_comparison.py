@@ -35,7 +35,7 @@ class Side:
 
     @property
     def name(self) -> str:
-        """What tells it from the other session: its title and the model of most of its requests."""
+        """What distinguishes it from the other session: its title and the model of most of its requests."""
         return f"{self.title} · {self.models[0] if self.models else 'model not named'}"
 
 
@@ -79,8 +79,7 @@ def list_measures(sides: Sequence[Side]) -> Iterator[tuple[str, tuple[str, ...]]
     yield "Peak of the window", tuple(f"{made.peak[0]:.0%}" if made.sizes else "–" for made in rows)
     yield "Answer tokens", tuple(f"{each.answers:,}" for each in sides)
     yield "Calls of tools", tuple(f"{each.calls:,}" for each in sides)
-    yield "USD, as billed", tuple(_format_usd(made.billed) for made in rows)
-    yield "USD, cache simulated", tuple(_format_usd(made.usd) for made in rows)
+    yield "USD", tuple(_format_usd(made.usd) for made in rows)
     yield "Prompt from cache, simulated", tuple(f"{made.cost.cache_share:.0%}" for made in rows)
     yield "Requests that fell by a tenth", tuple(f"{sum(b < 0.9 * a for a, b in _iter_pairs(made)):,}" for made in rows)
     yield "Lost references", tuple(f"{len(made.losses.hits):,} of {sum(made.losses.uses):,}" for made in rows)

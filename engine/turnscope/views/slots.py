@@ -7,7 +7,7 @@ Pure functions of a trace. A slot is a part of the buckets that its texts go out
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,18 +59,18 @@ def count_slot_tokens(envelope: Envelope) -> SlotCounts:
     return _sum_counts({piece.slot: piece.counts} for piece in envelope.pieces if piece.slot and any(piece.counts))
 
 
-def describe_slots(envelope: Envelope, scale: float) -> tuple[tuple[str, str, int], ...]:
+def describe_slots(envelope: Envelope, scales: Sequence[float]) -> tuple[tuple[str, str, int], ...]:
     """List label, bucket and provider tokens of each slot of an envelope, the largest first.
 
     Args:
         envelope: the envelope.
-        scale: provider tokens per counted token.
+        scales: provider tokens per counted token, of each bucket.
     """
     found = count_slot_tokens(envelope).items()
     rows = (
         (label_slot(slot), bucket, round(count * scale))
         for slot, counts in found
-        for bucket, count in zip(BUCKETS, counts, strict=True)
+        for bucket, count, scale in zip(BUCKETS, counts, scales, strict=True)
     )
     return tuple(sorted((row for row in rows if row[2]), key=lambda row: -row[2]))
 
@@ -101,7 +101,7 @@ def build_slots(trace: Trace, view: Overview) -> Slots | None:
     if len(names) > MAX_SLOTS:
         names = (*names[: MAX_SLOTS - 1], OTHERS)
         counted = np.concatenate([counted[:, : MAX_SLOTS - 1], counted[:, MAX_SLOTS - 1 :].sum(axis=1, keepdims=True)], axis=1)
-    tokens = _round_tokens(counted * view.scales[:, None, None], view.cells[:, :5])
+    tokens = _round_tokens(counted * view.list_bucket_scales()[:, None, :], view.cells[:, :5])
     return Slots(names, tuple(BUCKETS[int(at)].value for at in tokens.sum(axis=0).argmax(axis=1)), tokens)
 
 

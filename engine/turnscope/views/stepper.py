@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,9 @@ from turnscope.planning.foreign_summaries import DROP_DECISION, get_summary_bloc
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import summary_quality
+from turnscope.views.cached_cost import CachePrice, ReplayCost
 from turnscope.views.labels import label_block
-from turnscope.views.replay_cost import ReplayCosts, price_replay
+from turnscope.views.replay_cost import RecordCost, price_replay
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
 KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(
@@ -71,11 +72,16 @@ class Steps:
     peak: tuple[int, int]
     verdicts: tuple[int, ...]
     sizes: tuple[int, ...]
-    costs: ReplayCosts
+    costs: ReplayCost
 
 
-def build_steps(trace: Trace) -> Steps:
+def build_steps(trace: Trace, record: RecordCost | None = None, *, sent: bool = True) -> Steps:
     """Arrange a trace for the browser. The work grows with the changes, and once with the number of blocks.
+
+    Args:
+        trace: the replay.
+        record: the cost of the record of its session; None = it is the record, or its bill is not known.
+        sent: whether its requests go to the models that they really went to.
 
     >>> steps = build_steps(turnscope.replay(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-5-pairs"))
     >>> steps.changed
@@ -83,23 +89,27 @@ def build_steps(trace: Trace) -> Steps:
     """
     columns = _Columns(trace)
     previous: Plan | None = None
-    for plan in trace.plans:
+
+    def add(plan: Plan) -> None:
+        nonlocal previous
         columns.add_carried(previous, plan)
         columns.add_plan(previous, plan)
         previous = plan
-    sent = columns.sizes
-    paid = columns.add_costs()
-    top = max(range(len(sent)), key=sent.__getitem__, default=0)
+
+    sizes = [trace.count_tokens(n) for n in range(len(trace.plans))]
+    paid, prices = price_replay(trace, sizes, record, sent=sent, on_plan=add)
+    columns.add_costs(paid, prices)
+    top = max(range(len(sizes)), key=sizes.__getitem__, default=0)
     return Steps(
         data=json.dumps(columns.build_payload(), separators=(",", ":")).encode(),
         changes=tuple(columns.changes),
         changed=len({cursor.request for cursor in columns.changes}),
         decisions=len(columns.actions),
-        sent_tokens=sum(sent),
+        sent_tokens=sum(sizes),
         uncut_tokens=trace.uncut_tokens,
-        peak=(sent[top] if sent else 0, top),
+        peak=(sizes[top] if sizes else 0, top),
         verdicts=tuple(columns.requests["verdict"].count(number) for number in range(len(VERDICTS))),
-        sizes=tuple(sent),
+        sizes=tuple(sizes),
         costs=paid,
     )
 
@@ -148,6 +158,8 @@ def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
         terms = trace.get_terms(n - 1)
         grown = standing - trace.plans[n - 1].after.tokens
         return max(0, trace.count_tokens(n - 1) + round(terms.scale * grown)), terms, later
+    if sure and n and any(d.splice and d.action == "condense" for d in plan.decisions):
+        terms = trace.get_terms(n - 1)  # what left was billed one request ago
     changed = round(terms.scale * (standing - plan.after.tokens)) if plan.is_changed else 0
     return max(0, tokens + changed), terms, later
 
@@ -207,7 +219,7 @@ class _Columns:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.memory = {part.rule.name: part.rule.memory for part in trace.policy.rules}
-        self.hidden = any(plan.server for plan in trace.plans)
+        self.hidden = any(plan.is_server_edited for plan in trace.outlines)
         self.table: dict[str, int] = {}
         self.actions: list[str] = []  # by decision
         self.changes: list[Cursor] = []
@@ -217,7 +229,7 @@ class _Columns:
         self.facts: dict[str, int] = {}  # decisions of one rule at one request often share their facts
         self.begun: set[int] = set()  # decisions whose inserts are in the prompt before the request's first decision
         self.ended: set[int] = set()  # decisions whose inserts are in the previous request, as it was sent
-        self.sizes: list[int] = []  # provider tokens of each request, as it is sent
+        self.inserted: dict[int, Edit] = {}  # by decision: the edits that made inserts
         self.summed: set[int] = set()  # blocks that hold a summary of the tool
 
     def intern_text(self, text: str) -> int:
@@ -261,7 +273,7 @@ class _Columns:
         if back[2]:
             self.changes.append(Cursor(plan.request.n, 0))
         slots: dict[str, list[Placeholder]] = defaultdict(list)
-        for edit in (self.trace.get_decision(number).edit for number in self.ended):
+        for edit in map(self.inserted.__getitem__, self.ended):
             slots[edit.slot].append(edit.body)
         warned = {(d.rule, d.action) for d in previous.decisions if d.splice is None} if previous else set()
         standing = set(self.begun)
@@ -292,6 +304,8 @@ class _Columns:
             if splice
             else (set(), set())
         )
+        if decision.seq in new:
+            self.inserted[decision.seq] = edit
         add["rule"].append(self.intern_text(decision.rule))
         add["action"].append(self.intern_text(decision.action))
         add["why"].append(self.intern_text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
@@ -333,11 +347,10 @@ class _Columns:
         add, fit, n = self.requests, self.trace.get_terms(plan.request.n), plan.request.n
         tokens, sure = measure_size(self.trace, n)
         start, terms, later = measure_start(self.trace, n)
-        self.sizes.append(tokens)
         add["size"].append(tokens)
         add["sure"].append(int(sure))
         add["start"].append(start)
-        add["was"].append([terms.prefix, terms.earlier, terms.reinjected, terms.scale])
+        add["was"].append([terms.prefix, terms.earlier, terms.reinjected, terms.get_scale(0), terms.scale])
         add["later"].append(later)
         add["turn"].append(plan.request.turn)
         add["cut"].append(plan.request.cut)
@@ -350,6 +363,7 @@ class _Columns:
             add[name].append(getattr(fit, name))
         add["uncut"].append(fit.max_overestimate)
         add["scale"].append(fit.scale)
+        add["static"].append(fit.get_scale(0))
         add["window"].append(plan.budget.window)
         add["known"].append(int(plan.budget.known))
         add["limit"].append(plan.budget.limit)
@@ -370,18 +384,16 @@ class _Columns:
         rest = [free for start, stop, _ in runs for free in _iter_outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 
-    def add_costs(self) -> ReplayCosts:
+    def add_costs(self, paid: ReplayCost, prices: Mapping[int, CachePrice]) -> None:
         """Add the columns of cost and cache, once all requests are there.
 
         These are USD of each request, and of each decision the provider tokens that are written again because of it and its
         break-even (0 = never, -1 = unknown).
         """
-        paid, prices = price_replay(self.trace, self.sizes)
         self.requests["usd"] = [None if usd is None else round(float(usd), 6) for usd in paid.usd]
         found = [prices.get(number) for number in range(len(self.actions))]
         self.decisions["again"] = [price.rewritten if price else 0 for price in found]
         self.decisions["pays"] = [-1 if price is None or price.usd is None else price.break_even or 0 for price in found]
-        return paid
 
     def build_payload(self) -> dict[str, Any]:
         """Everything as JSON can hold it."""

@@ -1,6 +1,6 @@
 """A block as the log stores it, where another form of it was sent: the input of a tool call, or a whole result.
 
-Reads `Session.about`, and the file beside the log that holds a result of which only a preview was sent.
+Reads `Session.about`, and the file next to the log that holds a result of which only a preview was sent.
 """
 
 from __future__ import annotations

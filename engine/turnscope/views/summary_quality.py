@@ -1,13 +1,13 @@
 """Summary quality: how much of its source a condensation's summary still holds, added to the facts of its decision on demand.
 
-The source is what the rule asked about, or what stood there before a compaction of a tool or server. `envelope.retention`
+The source is what the rule condensed, or what stood there before a compaction of a tool or server. `envelope.retention`
 scores it. Pure functions of a trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from hashlib import sha256
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
@@ -18,6 +18,7 @@ from turnscope.session.model import JSON, Block, Session
 
 CACHE_SIZE = 512  # scores that are cached
 MAX_RESULT = 2_000  # characters of a tool result that are read, the same as for a summary
+_scores: dict[bytes, Mapping[str, JSON]] = {}  # by digest of source and summary, the newest last
 
 
 def score_facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
@@ -38,7 +39,7 @@ def score_facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
 
 
 def score_rule_summary(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
-    """The facts of a decision, with the quality of a summary that a rule asked for. This is cheap.
+    """The facts of a decision, with the quality of a summary that a rule requested. This is cheap.
 
     Args:
         plan: the plan of the request.
@@ -55,9 +56,14 @@ def score_rule_summary(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
     return {**edit.facts, **_score(ask.content, answer.text)}
 
 
-@lru_cache(maxsize=CACHE_SIZE)
 def _score(source: str, summary: str) -> Mapping[str, JSON]:
-    return score_summary(source, summary)
+    """Score a summary, once. The score is kept by a digest: the sources of many long sessions would fill the memory."""
+    key = sha256(f"{len(source)}\n{source}{summary}".encode("utf-8", "surrogatepass")).digest()
+    score = _scores.pop(key, None)
+    _scores[key] = score = score_summary(source, summary) if score is None else score
+    for oldest in [*_scores][:-CACHE_SIZE]:
+        _scores.pop(oldest, None)
+    return score
 
 
 def _find_summary(session: Session, plan: Plan, decision: Decision) -> str:

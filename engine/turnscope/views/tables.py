@@ -51,9 +51,17 @@ def format_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """
     cells = [head, *([str(value) for value in row] for row in rows)]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells
-    )
+    return "\n".join(format_line(line, wide) for line in cells)
+
+
+def format_line(cells: Sequence[str], wide: Sequence[int]) -> str:
+    """Format one line of `format_text`.
+
+    Args:
+        cells: the cells.
+        wide: characters of each column.
+    """
+    return "  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(cells)).rstrip()
 
 
 def _escape_cell(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Literal
 import regex
 
 from turnscope.errors import QueryError
+from turnscope.numbering import format_request
 from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import Block, Span
 from turnscope.views.labels import label_block
@@ -69,7 +70,7 @@ class Hit:
         """How the block left last; "" while a request still carries it."""
         if self.out is None:
             return ""
-        return f"left at request {self.out.since}" + (f": {self.out.because}" if self.out.because else "")
+        return f"left at request {format_request(self.out.since)}" + (f": {self.out.because}" if self.out.because else "")
 
 
 @dataclass(frozen=True, slots=True)

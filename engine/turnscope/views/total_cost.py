@@ -112,8 +112,8 @@ def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
         _sum_charges(len(trace.session.forks), left),
         _sum_charges(sum(1 for _ in _iter_subagents(trace.session)), below),
     )
-    asked = infer_summary_requests(trace)
-    bill = replace(bill, summaries=len(asked), summary_usd=_sum_known(one.usd for one in asked))
+    summaries = infer_summary_requests(trace)
+    bill = replace(bill, summaries=len(summaries), summary_usd=_sum_known(one.usd for one in summaries))
     run = trace.session.about.get(RUN_USD)
     known = isinstance(run, (int, float)) and not bill.whole.logged
     return replace(bill, run_usd=Decimal(str(run))) if known else bill

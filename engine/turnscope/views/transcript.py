@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from turnscope.numbering import format_request
 from turnscope.planning.trace import BlockStatus, State, Trace
 from turnscope.session.model import Block
 from turnscope.views.events import classify_action, describe_event
@@ -79,12 +80,12 @@ def explain_absence(standing: BlockStatus) -> str:
     made = standing.decision
     if standing.by != "policy" or made is None:
         return standing.sentence
-    return f"{describe_event(classify_action(made.action), made.edit.because)}, at request {standing.since}."
+    return f"{describe_event(classify_action(made.action), made.edit.because)}, at request {format_request(standing.since)}."
 
 
 def _build_line(trace: Trace, n: int, block: Block) -> Line:
     standing = trace.explain(block.at, n)
-    tokens = round(trace.ledger.count_tokens(block.at, block.at + 1) * trace.get_terms(n).scale)
+    tokens = trace.get_terms(n).convert(trace.ledger.count_by_bucket(block.at, block.at + 1))
     text = " ".join(block.text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
     name, because = label_block(trace.session, block), explain_absence(standing)
     return Line(

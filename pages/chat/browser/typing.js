@@ -1,8 +1,8 @@
-// Tells the app what stands in the message box, a moment after the last key, so that the next request can be weighed.
+// Sends the app the text of the message box, a moment after the last key, so that the next request can be weighed.
 // Copies the block of code whose button is pressed.
 
 const PAUSE = 350; // milliseconds
-const MOST = 2000000; // characters that are sent; of a longer text its length is told
+const MOST = 2000000; // characters that are sent; of a longer text the length is sent
 const FILE = 1000001; // bytes of a file that are looked at: one more than can be attached
 
 const chosen = new Map(); // files that somebody chose, by name; the message box shows which of them are still there
@@ -10,7 +10,7 @@ const looked = new WeakMap(); // what was found in a file
 
 let stop = null; // this function runs again on every rerun
 
-let told = ""; // what the app knows of the box
+let sent = ""; // what the app knows of the box
 
 let gone = ""; // the place that was gone to last
 
@@ -50,9 +50,9 @@ async function look(file) {
   const bytes = new Uint8Array(await file.slice(0, FILE).arrayBuffer());
   const other = { "255,254": "utf-16le", "254,255": "utf-16be" }[bytes.slice(0, 2).join()];
   try {
-    return { ...found, said: new TextDecoder(other ?? "utf-8", { fatal: true }).decode(bytes, { stream: true }) };
+    return { ...found, text: new TextDecoder(other ?? "utf-8", { fatal: true }).decode(bytes, { stream: true }) };
   } catch {
-    return { ...found, said: null };
+    return { ...found, text: null };
   }
 }
 
@@ -82,17 +82,17 @@ export default function ({ data, setStateValue }) {
   go(data?.go);
   let timer = 0;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
-  async function tell() {
+  async function send() {
     const whole = box()?.value ?? "";
     const attached = await files();
     const now = [whole, ...attached.map((file) => `${file.name}:${file.size}`)].join("\n");
-    if (now === told) return;
-    told = now;
-    setStateValue("text", { said: whole.slice(0, MOST), length: whole.length, files: attached });
+    if (now === sent) return;
+    sent = now;
+    setStateValue("text", { text: whole.slice(0, MOST), length: whole.length, files: attached });
   }
   function soon() {
     clearTimeout(timer);
-    timer = setTimeout(tell, PAUSE);
+    timer = setTimeout(send, PAUSE);
   }
   const changes = new MutationObserver(soon); // a chosen file is shown some time after it was chosen
   function watch(holder) {
@@ -116,6 +116,6 @@ export default function ({ data, setStateValue }) {
     document.removeEventListener("click", copy);
   };
   const there = document.querySelector("[data-testid=stChatInput]");
-  if (there) watch(there); // a rerun may have cut short what was about to be told
+  if (there) watch(there); // a rerun may have cut short what was about to be sent
   return stop;
 }

@@ -82,7 +82,7 @@ function list(self, name, all) {
   const found = new Map();
   for (const text of model.decisions[name] ?? []) found.set(text, (found.get(text) ?? 0) + 1);
   const options = [...found].sort((a, b) => b[1] - a[1]).map(([text, many]) => {
-    const word = name === "action" ? (SAID[model.table[text]] ?? model.table[text]) : model.table[text].replaceAll("_", " ");
+    const word = name === "action" ? (ACTION_WORDS[model.table[text]] ?? model.table[text]) : model.table[text].replaceAll("_", " ");
     const option = make("option", "", `${word} (${many.toLocaleString("en")})`);
     option.value = model.table[text];
     return option;
@@ -96,7 +96,7 @@ function list(self, name, all) {
 function texts(self) {
   const { model } = self;
   self.lower ??= Array.from({ length: model.many }, (_, n) =>
-    `${sentence(model, n)}\n${subject(model, n)}\n${model.table[model.decisions.rule[n]].replaceAll("_", " ")}\n${SAID[model.table[model.decisions.action[n]]]}`.toLowerCase());
+    `${sentence(model, n)}\n${subject(model, n)}\n${model.table[model.decisions.rule[n]].replaceAll("_", " ")}\n${ACTION_WORDS[model.table[model.decisions.action[n]]]}`.toLowerCase());
   return self.lower;
 }
 
@@ -105,8 +105,8 @@ function filter(self) {
   const { decisions: d, table } = model;
   const text = field.text.value.trim().toLowerCase();
   const least = Number(field.tokens.value) || 0;
-  const from = field.from.value === "" ? 0 : Number(field.from.value);
-  const to = field.to.value === "" ? model.count - 1 : Math.min(model.count - 1, Number(field.to.value));
+  const from = field.from.value === "" ? 0 : indexFrom(Number(field.from.value));
+  const to = field.to.value === "" ? model.count - 1 : Math.min(model.count - 1, indexFrom(Number(field.to.value)));
   const words = text ? texts(self) : null;
   const rows = [];
   const saved = new Map();
@@ -129,8 +129,8 @@ function filter(self) {
   self.rows = rows;
   self.at = -1;
   const whole = sum([...saved.values()]);
-  const told = whole ? `, ${whole < 0 ? "−" : "+"}${short(Math.abs(whole))} tokens in all` : "";
-  self.many.textContent = `${rows.length.toLocaleString("en")} of ${model.many.toLocaleString("en")}${told}`;
+  const change = whole ? `, ${whole < 0 ? "−" : "+"}${short(Math.abs(whole))} tokens in all` : "";
+  self.many.textContent = `${rows.length.toLocaleString("en")} of ${model.many.toLocaleString("en")}${change}`;
   self.sheet.style.height = `${rows.length * TALL}px`;
   self.view.style.height = `${Math.max(2, Math.min(SHOWN, rows.length)) * TALL + 2}px`;
   self.view.scrollTop = 0;
@@ -173,9 +173,9 @@ function row(self, number, place) {
   const cached = cachePrice(model, number);
   made.title = `${subject(model, number)}\n${reason}${cached ? `\n${cached}` : ""}${worse ? "\nIt costs more tokens than it saves." : ""}`;
   made.append(
-    make("span", "", request.toLocaleString("en")),
+    make("span", "", ordinal(request)),
     make("span", "", `${number - model.first[request] + 1}`),
-    make("span", `did ${still ? "faint" : (TONES[action] ?? "")}`, `${SAID[action] ?? action}${still ? ", still" : ""}`),
+    make("span", `did ${still ? "faint" : (TONES[action] ?? "")}`, `${ACTION_WORDS[action] ?? action}${still ? ", still" : ""}`),
     make("span", "rule", table[d.rule[number]]),
     make("span", "", subject(model, number)),
     make("span", "n", spanned && change ? `${short(before)} → ${short(after)}` : "–"),

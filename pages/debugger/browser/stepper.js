@@ -1,5 +1,5 @@
 // The stepper: one cursor over all decisions of a session, moved by buttons, keys and the strip. Every step is drawn here at
-// once; the app is told the place where one stopped, so quick presses are never lost. Parts: stepper_model.js (what stands
+// once; the app learns where one stopped, so quick presses are never lost. Parts: stepper_model.js (what stands
 // where), stepper_film.js, stepper_draw.js, stepper_time.js (the strip), stepper_stops.js (breakpoints).
 
 const instances = new WeakMap();
@@ -17,7 +17,7 @@ globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   self.data = data;
   self.send = setStateValue;
   self.part ??= parts(root);
-  self.film ??= makeFilm(self.part.film, (at) => pick(self, at));
+  self.film ??= makeFilm(self.part.film, { pick: (at) => pick(self, at), toggle: (start) => toggleFold(self, start) });
   self.colours = colours(root);
   if (!self.wired) wire(self);
   load(self);
@@ -32,6 +32,7 @@ function dispose(self) {
   self.resize.disconnect();
   window.removeEventListener("keydown", self.pressed, true);
   window.removeEventListener(GO, self.sentTo);
+  window.removeEventListener("popstate", self.wentBack);
   self.wired = false;
 }
 
@@ -43,7 +44,7 @@ function parts(root) {
     stopsHead: ".stops summary", stopsTold: ".stops p", strip: ".strip", cursor: ".cursor", where: ".where", film: ".film", map: ".map",
     extras: ".extras", card: ".card", verb: ".verb", title: ".why b", reason: ".why p", chips: ".chips",
     saved: ".change b", sizes: ".change span", head: ".film-head b", tally: ".tally", speed: ".speed",
-    scale: ".scale",
+    scale: ".scale", ticks: ".ticks", unfold: ".unfold",
   };
   const found = Object.fromEntries(Object.entries(names).map(([name, selector]) => [name, find(selector)]));
   return { button, ...found, bars: [find(".bar.before"), find(".bar.now")], numbers: [find(".number.before"), find(".number.now")] };
@@ -77,24 +78,26 @@ function load(self) {
     self.held = "";
     self.part.range.max = Math.max(0, self.model.count);
     listTools(self);
-    findStops(self);
   }
   const moved = self.seq !== self.data.seq && !overtaken(self); // else the answer to a report: the film stays as scrolled
   self.seq = self.data.seq;
   if (moved) {
     self.held = "";
+    self.span = self.data.span ?? null;
+    readStops(self);
     self.picked = self.data.block ?? -1;
     const [request, step] = self.data.at;
     const last = Math.max(0, Math.min(self.model.count - 1, request));
     self.place = self.model.count ? placeOf(self.model, last, Math.max(0, Math.min(step, steps(self.model, last)))) : 0;
   }
+  findStops(self);
   measure(self);
   drawStrip(self);
   draw(self, moved);
   drawRange(self);
 }
 
-// A run of the app that was asked for before it heard of the newest steps takes the place from an address that the browser has
+// A run of the app that began before it had the newest steps takes the place from an address that the browser has
 // left since. Its answer is late: one goes on from where one stands, and says so again.
 function overtaken(self) {
   if (!self.own || !self.data.linked) return false;
@@ -130,6 +133,18 @@ function pick(self, at) {
   report(self);
 }
 
+// Show the blocks of a fold, or fold them again. A block that is chosen is not left inside.
+function toggleFold(self, start) {
+  const { film } = self;
+  const fold = film.folds.get(start);
+  const open = film.heads.get(start).open;
+  if (film.unfolded) for (const other of film.folds.values()) film.opened.add(other.by);
+  film.unfolded = false;
+  film.opened[open ? "delete" : "add"](fold.by);
+  if (open && self.picked >= fold.start && self.picked < fold.stop) self.picked = -1;
+  drawBlocks(self, start);
+}
+
 function report(self, left = REPORTS) {
   clearTimeout(self.waiting);
   clearTimeout(self.again);
@@ -137,8 +152,16 @@ function report(self, left = REPORTS) {
     self.waiting = 0;
     const { request, step } = cursorOf(self.model, self.place);
     self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), REPORT_AGAIN);
-    self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, seq: Date.now() });
+    self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, stops: writeStops(self.wanted), seq: Date.now() });
   }, REPORT_AFTER);
+}
+
+// Back and forward of the browser: the address leads again, and what was to be reported is past.
+function forgetReport(self) {
+  clearTimeout(self.waiting);
+  clearTimeout(self.again);
+  self.waiting = 0;
+  self.own = false;
 }
 
 const moves = {
@@ -202,6 +225,13 @@ function wire(self) {
   wireStops(self);
   self.sentTo = ({ detail }) => detail.steps === self.loaded && go(self, placeOf(self.model, detail.request, detail.step));
   window.addEventListener(GO, self.sentTo);
+  self.wentBack = () => forgetReport(self);
+  window.addEventListener("popstate", self.wentBack);
+  part.unfold.onclick = () => {
+    self.film.unfolded = !self.film.unfolded;
+    self.film.opened.clear();
+    drawBlocks(self, -1);
+  };
   part.map.onclick = (event) => lookAt(self, event);
   part.film.onscroll = () => scrolled(self);
   part.film.onkeydown = (event) => choose(self, event);
@@ -252,8 +282,10 @@ function choose(self, event) {
   const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (!by || !self.frame?.cut) return;
   event.preventDefault();
-  const from = self.picked >= 0 ? self.picked : focusOf(self) - by;
-  self.picked = Math.max(0, Math.min(self.frame.cut - 1, from + by));
+  let at = (self.picked >= 0 ? self.picked : focusOf(self) - by) + by;
+  while (self.film.inside[at]) at += by; // what is folded is passed over
+  if (at < 0 || at >= self.frame.cut) return;
+  self.picked = at;
   drawBlocks(self, self.picked);
   report(self);
 }

@@ -1,4 +1,4 @@
-// What stands at the cursor, drawn: where one is, the bars, the decision, stand-ins, and the strip over the whole session.
+// What stands at the cursor, drawn: where one is, the bars, the decision, placeholders, and the strip over the whole session.
 // Texts are set as text content: what a session says is never read as markup.
 
 function draw(self, follow, at = -1) {
@@ -26,9 +26,9 @@ function drawWhere(self) {
   const { part, model, frame } = self;
   const { request, step } = frame;
   const verdict = model.verdicts[model.requests.verdict[request]];
-  const shown = [make("span", "", "request "), make("em", "", `of 0 – ${(model.count - 1).toLocaleString("en")}`)];
-  shown[0].append(make("b", "", request.toLocaleString("en")));
-  shown.push(make("span", "", `step ${step} of ${steps(model, request)}`), make("em", "", `turn ${model.requests.turn[request]}`));
+  const shown = [make("span", "", "request "), make("em", "", `of ${model.count.toLocaleString("en")}`)];
+  shown[0].append(make("b", "", ordinal(request)));
+  shown.push(make("span", "", `step ${step} of ${steps(model, request)}`), make("em", "", `turn ${ordinal(model.requests.turn[request])}`));
   if (verdict !== "send") shown.push(make("span", `pill ${verdict}`, verdict));
   const sure = model.requests.sure[request];
   const off = typeof self.data.off === "number" ? ` ±${self.data.off < 0.0995 ? (100 * self.data.off).toFixed(1) : Math.round(100 * self.data.off)} %` : "";
@@ -42,7 +42,7 @@ function drawWhere(self) {
   if (!sure || verdict === "overflow") {
     const over = size[request] > limit[request];
     const numbers = [planned, size, limit].map((row) => row[request].toLocaleString("en"));
-    const fit = make("span", over ? "pill overflow" : "pill", `planned ${short(planned[request])} ±${Math.round(100 * missed[request])} %, ${short(size[request])} of ${short(limit[request])}`);
+    const fit = make("span", over ? "pill overflow" : "pill", `planned ${short(planned[request])} ±${Math.round(100 * missed[request])} % · ${short(size[request])} sent of ${short(limit[request])}`);
     fit.title = `${numbers[0]} tokens were expected when the request was planned, ${numbers[1]} ${sure ? "were" : "would be"} sent, the limit is ${numbers[2]}.`;
     shown.push(fit);
   }
@@ -58,11 +58,11 @@ function drawWhere(self) {
 }
 
 // Parts of a bar that sum to its total: what the log does not hold, buckets, what nothing explains. Where the parts overshoot the
-// total, what is inferred gives way first, the prefix last of it. The last of `unlogged` is the scale.
+// total, what is inferred gives way first, the prefix last of it. The last two of `unlogged` are scales: of system and tools, of the rest.
 function partsOf(model, request, counts, total, [...unlogged]) {
-  const scale = unlogged.pop();
+  const [fixed, scale] = unlogged.splice(-2);
   const left = model.requests.left.slice(5 * request, 5 * request + 5);
-  const tokens = counts.map((count, b) => Math.max(0, count - left[b]) * scale);
+  const tokens = counts.map((count, b) => Math.max(0, count - left[b]) * (b < STATIC ? fixed : scale));
   const spoken = sum(tokens);
   const fits = spoken > total ? total / spoken : 1;
   let room = Math.max(0, total - spoken);
@@ -83,9 +83,9 @@ function drawBars(self) {
   const less = (counts) => counts.map((count, b) => count - late[b]);
   const counts = [late ? less(frame.before) : frame.before, frame.early ? less(frame.counts) : frame.counts];
   const sizes = [model.total[placeOf(model, request, 0)], model.total[place]];
-  const own = [...HIDDEN.map(([name]) => r[name][request]), r.scale[request]];
+  const own = [...HIDDEN.map(([name]) => r[name][request]), r.static[request], r.scale[request]];
   const unlogged = [r.was[request], model.share[place] || step === steps(model, request) ? own : r.was[request]];
-  const whole = Math.max(r.window[request], sizes[0], sizes[1], 1);
+  const whole = Math.max(r.window[request], r.limit[request], sizes[0], sizes[1], 1);
   sizes.forEach((size, i) => {
     const bar = part.bars[i];
     if (!bar.firstChild) {
@@ -101,47 +101,59 @@ function drawBars(self) {
       piece.style.display = share < 0.02 ? "none" : "";
       const name = known ? BUCKETS[n - 3].replace("_", " ") : n < 3 ? HIDDEN[n][1] : REST[1];
       piece.title = `${name}: ${Math.round(tokens).toLocaleString("en")} tokens`;
-      piece.textContent = share > 7 && known ? `${name} ${short(tokens)}` : share > 4 && known ? short(tokens) : "";
+      const room = ((self.width - 190) * share) / 100; // px
+      const text = [`${name} ${short(tokens)}`, short(tokens)].find((text) => room > 7 * text.length + 6);
+      piece.textContent = (known && text) || "";
     });
-    bar.querySelector(".limit").style.left = `${(100 * Math.max(0, r.limit[request])) / whole}%`;
+    bar.querySelector(".limit").style.left = `calc(${(100 * Math.max(0, r.limit[request])) / whole}% - 2px)`;
     bar.querySelector(".window").style.left = `calc(${(100 * r.window[request]) / whole}% - 2px)`;
-    const share = r.limit[request] > 0 ? `${Math.round((100 * size) / r.limit[request])} %` : "";
+    const share = r.limit[request] > 0 ? `${Math.round((100 * size) / r.limit[request])} % of limit` : "";
     part.numbers[i].replaceChildren(make("span", "", short(size)), make("small", "", share));
     const how = r.sure[request] && (i === 0 ? !steps(model, request) : frame.last) ? "recorded" : "expected";
-    part.numbers[i].title = `${Math.round(size).toLocaleString("en")} tokens ${how}, ${share} of the limit of ${r.limit[request].toLocaleString("en")}`;
+    part.numbers[i].title = `${Math.round(size).toLocaleString("en")} tokens ${how}; the limit is ${r.limit[request].toLocaleString("en")}`;
   });
   drawScale(self, whole);
 }
 
+// One scale for both bars: tokens from 0 on, where the policy's limit lies on it, and the model's window.
 function drawScale(self, whole) {
   const { request } = self.frame;
   const r = self.model.requests;
   const far = (tokens) => (100 * Math.max(0, tokens)) / whole;
   const [limit, window] = [far(r.limit[request]), far(r.window[request])];
-  const room = ((self.width - 170) * (window - limit)) / 100; // px between the two
-  const labels = [make("span", "", `window ${short(r.window[request])}${r.known[request] ? "" : " (assumed)"}`)];
-  labels[0].style.cssText = `right:${100 - window}%;color:var(--ts-bad)`;
-  if (r.limit[request] !== r.window[request]) {
-    const label = make("span", "", `limit ${short(r.limit[request])}`);
-    label.style.cssText = limit > 30 ? `right:${100 - limit}%;color:var(--ts-warn)` : `left:${limit}%;color:var(--ts-warn)`;
-    labels.splice(0, room < 110 ? 1 : 0, label);
+  const sure = r.known[request] ? "" : " (assumed)";
+  const same = r.limit[request] === r.window[request];
+  const room = ((self.width - 170) * Math.abs(window - limit)) / 100; // px between the two
+  const label = (name, at, text, end) => {
+    const made = make("span", name, text);
+    made.style.cssText = end ? `right:${100 - at}%` : `left:${at}%`;
+    return made;
+  };
+  const labels = [label("window", window, `${same ? "limit = " : ""}window ${short(r.window[request])}${sure}`, true)];
+  if (!same) {
+    const text = `policy's limit ${short(r.limit[request])}`;
+    if (limit > window || room > 150) labels.push(label("limit", limit, text, limit > 30));
+    else labels[0].prepend(make("span", "limit", text), " · ");
   }
+  const by = [1, 2, 5, 10, 20, 50].map((step) => step * 10 ** Math.floor(Math.log10(whole / 10))).find((step) => whole / step <= Math.min(10, (self.width - 190) / 58));
+  const ticks = [];
+  for (let tokens = 0; tokens <= whole; tokens += by) ticks.push(label("tick", far(tokens), tokens ? short(tokens).replace(".0k", "k") : "0", far(tokens) > 96));
   self.part.scale.replaceChildren(...labels);
+  self.part.ticks.replaceChildren(...ticks);
 }
 
 function drawCard(self) {
   const { part, model, frame } = self;
-  const told = frame.number >= 0 ? decisionCard(model, frame) : arrivalCard(model, frame);
+  const card = frame.number >= 0 ? decisionCard(model, frame) : arrivalCard(model, frame);
   const unseen = frame.last ? unseenOf(model, frame) : "";
-  part.card.style.setProperty("--tone", told.tone ? `var(--ts-${told.tone})` : "");
-  part.verb.textContent = told.verb;
-  part.title.textContent = told.title;
-  part.reason.textContent = told.reason;
-  part.chips.replaceChildren(...told.chips, ...(unseen ? [make("span", "mark", unseen)] : []));
-  const unit = told.worse ? "tokens" : "tok";
-  part.saved.textContent = told.change ? `${told.change > 0 ? "+" : "−"}${short(Math.abs(told.change))} ${unit}` : "±0";
-  part.saved.className = told.worse ? "worse" : told.change < 0 ? "less" : told.change > 0 && frame.number >= 0 ? "more" : "";
-  part.sizes.textContent = told.worse ? `costs more than it saves · ${told.sizes}` : told.sizes;
+  part.card.style.setProperty("--tone", card.tone ? `var(--ts-${card.tone})` : "");
+  part.verb.textContent = card.verb;
+  part.title.textContent = card.title;
+  part.reason.textContent = card.reason;
+  part.chips.replaceChildren(...card.chips, ...(unseen ? [make("span", "mark", unseen)] : []));
+  part.saved.textContent = card.change ? `${card.change > 0 ? "+" : "−"}${short(Math.abs(card.change))} tokens` : "±0";
+  part.saved.className = card.worse ? "worse" : card.change < 0 ? "less" : card.change > 0 && frame.number >= 0 ? "more" : "";
+  part.sizes.textContent = card.worse ? `costs more than it saves · ${card.sizes}` : card.sizes;
 }
 
 function decisionCard(model, frame) {
@@ -152,25 +164,25 @@ function decisionCard(model, frame) {
   const worse = costsMore(model, number, change);
   const still = d.kind[number] === KIND.still;
   const chips = [make("span", "rule", table[d.rule[number]])];
-  if (still) chips.push(make("span", "mark", `still, as in request ${request - 1}`));
+  if (still) chips.push(make("span", "mark", `still, as in request ${ordinal(request - 1)}`));
   if (!d.lasts[number]) chips.push(make("span", "", "decided anew for each request"));
-  if (d.offline[number]) chips.push(make("span", "mark", "stand-in summary: made offline, no model was asked"));
+  if (d.offline[number]) chips.push(make("span", "mark", "offline summary: no model was called"));
   const cached = cachePrice(model, number);
   if (cached) {
     chips.push(make("span", d.pays[number] ? "" : "mark", cached));
-    chips.at(-1).title = "Simulated: tokens that the prompt cache held and that stand behind what this decision changed. It pays off once reading fewer tokens has saved what writing them again costs.";
+    chips.at(-1).title = "Simulated: tokens that the prompt cache held after what this decision changed. It breaks even once reading fewer tokens has saved what writing them again costs.";
   }
   const [names, ...values] = model.facts[d.facts[number]] ?? [];
   values.forEach((value, i) => {
     const name = table[names].split("|")[i];
-    const told = typeof value === "number" ? value.toLocaleString("en") : value;
-    chips.push(make("span", "", d.summary[number] >= 0 && name === "summary" ? `its summary is block #${d.summary[number]}` : `${worded(name)} ${told}`));
+    const text = typeof value === "number" ? value.toLocaleString("en") : value;
+    chips.push(make("span", "", d.summary[number] >= 0 && name === "summary" ? `its summary is block #${d.summary[number]}` : `${worded(name)} ${text}`));
   });
   const came = number === model.joins[request] ? model.requests.size[request] - model.requests.start[request] - change - (sum(model.late[request]) - d.size[number]) * model.requests.scale[request] : 0;
-  if (model.requests.sure[request] && came > 1500) chips.push(make("span", "mark", `${short(came)} more came with it that the log does not hold`));
+  if (model.requests.sure[request] && came > 1500) chips.push(make("span", "mark", `${short(came)} tokens not in the log came with it`));
   const spanned = d.stop[number] > d.start[number];
   return {
-    verb: SAID[action] ?? action,
+    verb: ACTION_WORDS[action] ?? action,
     tone: worse ? "bad" : still ? "faint" : (TONES[action] ?? ""),
     title: subject(model, number),
     reason: sentence(model, number),
@@ -191,22 +203,22 @@ function arrivalCard(model, frame) {
   const grown = model.total[placeOf(model, request, 0)];
   const before = request ? model.total[placeOf(model, request, 0) - 1] : 0;
   const many = steps(model, request);
-  const told = (many, word) => `${many.toLocaleString("en")} ${word}${many === 1 ? "" : "s"}`;
-  const came = `${told(Math.max(0, frame.cut - since), "block")} came${request ? ` since request ${request - 1}` : ""}. `;
-  const then = many ? `${told(many, "decision")} follow${many === 1 ? "s" : ""}.` : "No rule has anything to say about it.";
+  const count = (many, word) => `${many.toLocaleString("en")} ${word}${many === 1 ? "" : "s"}`;
+  const came = `${count(Math.max(0, frame.cut - since), "block")} came${request ? ` since request ${ordinal(request - 1)}` : ""}. `;
+  const then = many ? `${count(many, "decision")} follow${many === 1 ? "s" : ""}.` : "No rule applied.";
   const returned = r.back[request]
-    ? `${told(r.back[request][2], "block")} from #${r.back[request][0]} on stand otherwise than before though no decision ` +
+    ? `${count(r.back[request][2], "block")} from #${r.back[request][0]} on changed though no decision ` +
       "touched them: what had changed them held for one request, or for one limit, only. "
     : "";
   const anew = begunAnew(model, request)
-    ? `What request ${request - 1} left out for itself alone stands here again until the rules have decided. `
+    ? `What request ${ordinal(request - 1)} left out for itself alone stands here again until the rules have decided. `
     : "";
   const chips = [make("span", "rule", table[r.model[request]] || "model not named")];
   if (r.recorded[request] && !r.sure[request]) chips.push(make("span", "", `in the log: ${r.recorded[request].toLocaleString("en")} tokens`));
   return {
     verb: "request",
     tone: returned ? "warn" : "",
-    title: `Request ${request.toLocaleString("en")} · turn ${r.turn[request]}`,
+    title: `Request ${ordinal(request)} · turn ${ordinal(r.turn[request])}`,
     reason: returned + came + anew + then,
     change: Math.round(grown - before),
     sizes: request ? `${short(before)} → ${short(grown)}` : "",
@@ -226,7 +238,7 @@ function begunAnew(model, request) {
 function unseenOf(model, frame) {
   const { request } = frame;
   const counted = leftOut(model, request);
-  const reason = model.requests.server.findLast((told, n) => n <= request && told >= 0);
+  const reason = model.requests.server.findLast((cause, n) => n <= request && cause >= 0);
   if (counted <= 0 || reason === undefined) return "";
   return `the model does not see ${short(counted * model.requests.scale[request])} tokens of what is sent: ${model.table[reason]}`;
 }
@@ -235,17 +247,17 @@ function drawExtras(self) {
   const { part, model, frame } = self;
   const { decisions: d, table } = model;
   const scale = model.requests.scale[frame.request];
-  const groups = standIns(model, frame);
+  const groups = placeholders(model, frame);
   const shown = [...groups, ...[...frame.slots].sort((a, b) => d.start[a] - d.start[b])];
   const most = 24;
   part.extras.replaceChildren(...shown.slice(-most).map((number, i) => {
     const many = d.stop[number] - d.start[number];
     const place = shown.length > most ? shown.length - most + i : i;
     const button = make("button", many ? "" : "insert", many ? `Σ${place + 1} · ${many.toLocaleString("en")} blocks` : table[d.slot[number]]);
-    button.append(make("small", "", `${short(d.size[number] * scale)} tok${d.offline[number] ? " · stand-in" : ""}`));
+    button.append(make("small", "", `${short(d.size[number] * scale)} tokens${d.offline[number] ? " · offline" : ""}`));
     if (number === frame.number) button.classList.add("now");
     button.type = "button";
-    button.title = `${SAID[table[d.action[number]]] ?? ""} by ${table[d.rule[number]]}: go to that decision`;
+    button.title = `${ACTION_WORDS[table[d.action[number]]] ?? ""} by ${table[d.rule[number]]}: go to that decision`;
     button.onclick = () => go(self, placeOfDecision(model, number));
     return button;
   }));
@@ -255,7 +267,13 @@ const placeOfDecision = (model, number) => number + requestOf(model, number) + 1
 
 function drawBlocks(self, focus) {
   const { part, model, frame, film } = self;
-  layOut(film, model, self.width);
+  layOut(film, model, self.width, frame);
+  if (self.picked >= 0 && film.inside[self.picked]) {
+    film.opened.add(frame.by[self.picked]);
+    layOut(film, model, self.width, frame);
+  }
+  part.unfold.hidden = !film.folds.size;
+  part.unfold.textContent = film.unfolded ? "Fold condensed blocks" : "Show condensed blocks";
   drawFilm(film, frame, focus, self.picked);
   drawMap(part.map, film, frame, self.colours);
   const tally = new Int32Array(7);

@@ -4,6 +4,7 @@
 const STATE = { kept: 0, restored: 1, rewritten: 2, cleared: 3, condensed: 4, dropped: 5, summed: 6 };
 const KIND = { look: 0, change: 1, still: 2, event: 3 };
 const BUCKETS = ["system", "tools", "messages", "tool_results", "thinking"];
+const STATIC = 2; // the first buckets, which have a scale of their own where a log holds whole requests
 const HIDDEN = [
   ["prefix", "system + tools, not in the log"],
   ["earlier", "earlier conversation, not in this file"],
@@ -218,8 +219,8 @@ function frameAt(model, request, step) {
   return { request, step, number, last, early, cut, before, counts, ...now, waits: model.waits };
 }
 
-// Stand-ins for several blocks, each once, in the order in which they stand.
-function standIns(model, frame) {
+// Placeholders of several blocks, each once, in the order in which they stand.
+function placeholders(model, frame) {
   const found = [];
   const { decisions: d } = model;
   for (let at = 0; at < frame.cut; at++) {
@@ -257,7 +258,7 @@ function cachePrice(model, number) {
   const { again, pays } = model.decisions;
   if (!again[number]) return "";
   const many = pays[number];
-  return `${short(again[number])} written to the cache again` + (many < 0 ? "" : many ? `, pays off after ${many.toLocaleString("en")} request${many === 1 ? "" : "s"}` : ", never pays off");
+  return `${short(again[number])} written to the cache again` + (many < 0 ? "" : many ? `, breaks even after ${many.toLocaleString("en")} request${many === 1 ? "" : "s"}` : ", never breaks even");
 }
 
 const costsMore = (model, number, change) => change > 0 && SAVES.has(model.table[model.decisions.action[number]]);
@@ -273,7 +274,7 @@ function requestOf(model, number) {
   return low;
 }
 
-const SAID = {
+const ACTION_WORDS = {
   keep: "kept", drop: "dropped", clear: "cleared", strip: "stripped", truncate: "shortened",
   condense: "condensed", insert: "inserted", restore: "restored", repair: "repaired", retrieve: "retrieved",
   warn: "warning", fallback: "fallback", refuse: "refused",
@@ -296,8 +297,8 @@ function subject(model, number) {
   const [start, stop] = [d.start[number], d.stop[number]];
   if (stop === start) return d.slot[number] >= 0 ? `${table[d.slot[number]]} at #${start}` : "The request as a whole";
   const turns = [model.turn[start], model.turn[stop - 1]];
-  if (stop - start === 1) return `#${start} · ${table[model.label[start]]} · turn ${turns[0]}`;
-  const when = turns[0] === turns[1] ? `turn ${turns[0]}` : `turns ${turns[0]} – ${turns[1]}`;
+  if (stop - start === 1) return `#${start} · ${table[model.label[start]]} · turn ${ordinal(turns[0])}`;
+  const when = turns[0] === turns[1] ? `turn ${ordinal(turns[0])}` : `turns ${ordinal(turns[0])} – ${ordinal(turns[1])}`;
   return `${(stop - start).toLocaleString("en")} blocks · #${start} – #${stop - 1} · ${when}`;
 }
 

@@ -1,13 +1,25 @@
-// Breakpoints: places at which playing stops and to which one can jump. They are kept while the tab is open.
+// Breakpoints: places at which playing stops and to which one can jump. The address holds them, as `tokens:150000;usd:0.5;bad;
+// tool:Read`, so that a link brings them along.
 
-const STOPS = "turnscope.stops";
+function writeStops({ tokens, usd, tool, bad }) {
+  return [tokens && `tokens:${tokens}`, usd && `usd:${usd}`, bad && "bad", tool && `tool:${tool}`].filter(Boolean).join(";");
+}
 
-function stopsKept() {
-  try {
-    return JSON.parse(sessionStorage.getItem(STOPS) ?? "{}");
-  } catch {
-    return {};
-  }
+function parseStops(text) {
+  const [rules, tool] = text.split(/(?:^|;)tool:(.*)/s);
+  const found = Object.fromEntries(rules.split(";").map((rule) => rule.split(":")));
+  const number = (name) => Math.max(0, Number(found[name]) || 0);
+  return { tokens: number("tokens"), usd: number("usd"), tool: tool ?? "", bad: "bad" in found };
+}
+
+// Take the breakpoints from the address into the form.
+function readStops(self) {
+  const wanted = parseStops(self.data.stops ?? "");
+  const field = (name) => self.part.stops.querySelector(`[name=${name}]`);
+  self.wanted = wanted;
+  for (const name of ["tokens", "usd"]) field(name).value = wanted[name] || "";
+  field("bad").checked = wanted.bad;
+  field("tool").value = self.model.calls[wanted.tool] ? wanted.tool : "";
 }
 
 // Why a request is stopped at; "" = it is not. `wanted`: tokens, usd, tool, bad.
@@ -65,25 +77,24 @@ function hold(self, place) {
 function wireStops(self) {
   const { stops } = self.part;
   const field = (name) => stops.querySelector(`[name=${name}]`);
-  self.wanted = stopsKept();
-  for (const name of ["tokens", "usd"]) field(name).value = self.wanted[name] || "";
-  field("bad").checked = Boolean(self.wanted.bad);
+  self.wanted = parseStops("");
   const read = () => {
     const number = (name) => Math.max(0, Number(field(name).value) || 0);
     self.wanted = { tokens: number("tokens"), usd: number("usd"), tool: field("tool").value, bad: field("bad").checked };
-    try {
-      sessionStorage.setItem(STOPS, JSON.stringify(self.wanted));
-    } catch {} // a browser that keeps nothing
     if (!self.model) return;
     findStops(self);
     drawStrip(self);
   };
   stops.oninput = read;
+  stops.onchange = () => {
+    read();
+    if (self.model?.length) report(self);
+  };
   stops.onkeydown = (event) => event.key === "Escape" && (stops.open = false);
   stops.querySelector(".none").onclick = () => {
     for (const name of ["tokens", "usd", "tool"]) field(name).value = "";
     field("bad").checked = false;
-    read();
+    stops.onchange();
   };
 }
 

@@ -3,6 +3,7 @@
 
 const GRIP = 9; // px around the cursor that take hold of it
 const MOVED = 4; // px from which a press is a drag
+const NEAR = 2.5; // times the largest request: a limit above that is not drawn, else the requests would be flat
 const CLOSEST = 4; // requests in view at most zoom
 
 const viewOf = (self) => self.zoom ?? [0, Math.max(1, self.model.count)];
@@ -32,7 +33,7 @@ function drawCursor(self) {
   const [from, until] = viewOf(self);
   if (self.zoom && (point < from || point > until)) return zoomTo(self, point - (until - from) / 2, point + (until - from) / 2);
   part.range.value = point;
-  part.range.setAttribute("aria-valuetext", `request ${Math.floor(point)}`);
+  part.range.setAttribute("aria-valuetext", `request ${ordinal(Math.floor(point))}`);
   part.cursor.style.left = `${100 * shareOf(self, point)}%`;
 }
 
@@ -47,6 +48,8 @@ function drawStrip(self) {
   const floor = height - 9 * ratio;
   let top = 1;
   for (const tokens of model.total) top = Math.max(top, tokens);
+  const lines = ["limit", "window"].map((name) => model.requests[name]);
+  for (const line of lines) top = Math.max(top, ...[Math.max(...line)].filter((tokens) => tokens < NEAR * top));
   const tall = (tokens) => (floor - 3 * ratio) * (tokens / (top * 1.06));
   const [from, until] = viewOf(self);
   context.fillStyle = c.accent;
@@ -65,8 +68,31 @@ function drawStrip(self) {
     context.fillRect(x, floor - tall(high), 1, Math.max(1.5 * ratio, tall(high) - tall(low)));
   }
   context.globalAlpha = 1;
+  lines.forEach((line, i) => drawLimit(self, context, { line, tall, floor, top, colour: [c.warn, c.bad][i], dash: i ? [] : [5, 4] }));
   drawTicks(self, context, ratio);
   drawAxis(self);
+}
+
+// A line over the requests, on their scale: the policy's limit, or the window. Not where it is far above all of them.
+function drawLimit(self, context, { line, tall, floor, top, colour, dash }) {
+  const { width } = context.canvas;
+  const ratio = window.devicePixelRatio || 1;
+  context.strokeStyle = colour;
+  context.lineWidth = ratio;
+  context.setLineDash(dash.map((px) => px * ratio));
+  context.beginPath();
+  let before = NaN;
+  for (let x = 0; x < width; x++) {
+    const [from, until] = viewOf(self);
+    const tokens = line[Math.max(0, Math.min(self.model.count - 1, Math.floor(from + (x * (until - from)) / width)))];
+    const y = floor - tall(tokens);
+    if (tokens > top) before = NaN;
+    else if (y === before) context.lineTo(x, y);
+    else context[Number.isNaN(before) ? "moveTo" : "lineTo"](x, y);
+    if (tokens <= top) before = y;
+  }
+  context.stroke();
+  context.setLineDash([]);
 }
 
 function drawTicks(self, context, ratio) {
@@ -97,8 +123,9 @@ function drawAxis(self) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, rough)));
   const by = Math.max(1, [1, 2, 5, 10].find((step) => step * power >= rough) * power);
   const labels = [];
-  for (let n = Math.ceil(from / by) * by; n < until && n < self.model.count; n += by) {
-    const label = make("span", "", n.toLocaleString("en"));
+  const first = indexFrom(Math.ceil(numberOf(from) / by) * by);
+  for (let n = first; n < until && n < self.model.count; n += by) {
+    const label = make("span", "", ordinal(n));
     label.style.left = `${100 * shareOf(self, n)}%`;
     if (shareOf(self, n) < 0.97) labels.push(label);
   }
@@ -119,10 +146,10 @@ function drawRange(self) {
     part.chosen.hidden = right <= left;
   }
   if (part.about.hidden) return;
-  const told = self.data.range;
-  const known = chosen && told && told.start === span[0] && told.stop === span[1];
-  const words = !chosen ? [`requests ${Math.floor(viewOf(self)[0])} – ${Math.ceil(viewOf(self)[1]) - 1} of 0 – ${model.count - 1} in view`]
-    : known ? told.words : [`requests ${span[0]} – ${span[1] - 1} …`];
+  const range = self.data.range;
+  const known = chosen && range && range.start === span[0] && range.stop === span[1];
+  const words = !chosen ? [`requests ${ordinal(Math.floor(viewOf(self)[0]))} – ${ordinal(Math.ceil(viewOf(self)[1]) - 1)} of ${model.count.toLocaleString("en")} in view`]
+    : known ? range.words : [`requests ${ordinal(span[0])} – ${ordinal(span[1] - 1)} …`];
   const button = (text, does) => {
     const made = make("button", "", text);
     made.type = "button";
@@ -131,7 +158,7 @@ function drawRange(self) {
   };
   const buttons = [];
   if (chosen && !(self.zoom && self.zoom[0] === span[0] && self.zoom[1] <= Math.max(span[1], span[0] + CLOSEST))) buttons.push(button("Zoom in", () => zoomTo(self, ...self.span)));
-  if (known && told.grew !== null) buttons.push(button("Go to biggest change", () => go(self, placeOf(model, told.grew, 0))));
+  if (known && range.grew !== null) buttons.push(button("Go to biggest change", () => go(self, placeOf(model, range.grew, 0))));
   if (self.zoom) buttons.push(button("Whole session", () => zoomTo(self, 0, model.count)));
   if (chosen) buttons.push(button("Clear", () => chooseRange(self, null)));
   part.about.replaceChildren(...words.map((word, i) => make(i ? "span" : "b", "", word)), ...buttons);

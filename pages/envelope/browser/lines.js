@@ -48,7 +48,7 @@ export default function (component) {
       const state = cell("state", item.word, item.why);
       row.append(
         swatch,
-        cell("at", `#${item.at}`, `turn ${item.turn}`),
+        cell("at", `#${item.at}`, `turn ${ordinal(item.turn)}`),
         cell("who", item.role === "tool" ? "tool" : item.role, item.kind),
         cell("text", text || `(${item.kind})`, text),
         cell("size", item.tokens),

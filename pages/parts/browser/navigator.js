@@ -1,4 +1,4 @@
-// Steps through requests in the browser and tells the app where it stopped. Also joins a Plotly chart on the page: draws the
+// Steps through requests in the browser and sends the app the place where it stopped. Also joins a Plotly chart on the page: draws the
 // cursor on it, turns every click into a step, the same cell clicked twice included, and every drag into a range. Session text never comes here.
 
 const instances = new WeakMap();
@@ -22,11 +22,34 @@ export default function (component) {
   function go(to, after = REPORT_AFTER) {
     const target = Math.max(0, Math.min(self.data.count - 1, Math.round(to)));
     if (!Number.isFinite(target)) return;
+    clearInterval(self.playing);
+    self.playing = undefined;
     self.at = target;
     paint();
     clearTimeout(self.timer);
     self.waiting = target;
     self.timer = setTimeout(() => self.send("go", { request: target, seq: Date.now() }), after);
+  }
+
+  // Playing moves the cursor alone; the app gets the request at which it stops.
+  function play() {
+    if (self.playing) return stop();
+    if (self.at >= self.data.count - 1) self.at = 0;
+    const step = () => {
+      self.at = Math.min(self.data.count - 1, self.at + 1);
+      self.waiting = self.at;
+      paint();
+      if (self.at >= self.data.count - 1) stop();
+    };
+    self.playing = setInterval(step, 1000 / Number(root.querySelector("select").value));
+    paint();
+  }
+
+  function stop() {
+    if (!self.playing) return;
+    clearInterval(self.playing);
+    self.playing = undefined;
+    go(self.at, 0);
   }
 
   const marks = () => self.data.marks;
@@ -36,17 +59,20 @@ export default function (component) {
     next: () => go(self.at + 1),
     last: () => go(self.data.count - 1),
     earlier: () => go(marks().findLast((mark) => mark < self.at) ?? self.at),
+    play,
     later: () => go(marks().find((mark) => mark > self.at) ?? self.at),
   };
 
   function paint() {
-    if (root.activeElement !== input && document.activeElement?.shadowRoot?.activeElement !== input) input.value = self.at;
-    input.max = self.data.count - 1;
-    root.querySelector(".of").textContent = `of 0 – ${(self.data.count - 1).toLocaleString("en")}`;
+    if (root.activeElement !== input && document.activeElement?.shadowRoot?.activeElement !== input) input.value = numberOf(self.at);
+    input.max = self.data.count;
+    root.querySelector(".of").textContent = `of ${self.data.count.toLocaleString("en")}`;
     find("first").disabled = find("previous").disabled = self.at <= 0;
     find("last").disabled = find("next").disabled = self.at >= self.data.count - 1;
     find("earlier").disabled = !marks().some((mark) => mark < self.at);
     find("later").disabled = !marks().some((mark) => mark > self.at);
+    find("play").textContent = self.playing ? "❚❚ Stop" : "▶ Play";
+    find("play").disabled = self.data.count < 2;
     cursor();
   }
 
@@ -70,17 +96,18 @@ export default function (component) {
       self.chart.append(line);
     }
     const { colour, ink } = self.data;
+    line.hidden = place < axis.range[0] || place > axis.range[1];
+    line.style.display = line.hidden ? "none" : "";
     line.style.left = `${left - 1}px`;
     line.style.top = `${upper._offset}px`;
     line.style.height = `${lower._offset + lower._length - upper._offset}px`;
     line.style.borderColor = colour;
     const tag = line.firstChild;
-    tag.textContent = `request ${self.at}`;
+    tag.textContent = `request ${ordinal(self.at)} · ${self.data.sizes[self.at]?.toLocaleString("en") ?? "?"} tokens`;
     tag.style.background = colour;
     tag.style.color = ink;
-    const over = left > self.chart.clientWidth - 110;
-    tag.style.left = over ? "auto" : "5px";
-    tag.style.right = over ? "5px" : "auto";
+    const room = self.chart.clientWidth - left - tag.offsetWidth - 4; // right of the line; it slides over it where there is less
+    tag.style.left = `${Math.max(-left, Math.min(5, room))}px`;
   }
 
   function clicked(event) {
@@ -137,7 +164,10 @@ export default function (component) {
     if (!range) return shade(null);
     const starts = self.chart.layout?.meta?.starts;
     const at = (n) => (starts ? starts.findLastIndex((start) => start <= n) : n);
-    shade(at(range[0]) - 0.5, at(range[1] - 1) + 0.5);
+    const [low, high] = self.chart._fullLayout.xaxis.range;
+    const [from, to] = [Math.max(low, at(range[0]) - 0.5), Math.min(high, at(range[1] - 1) + 0.5)];
+    if (from >= to || (from === low && to === high)) return shade(null); // out of view, or all of what is zoomed into
+    shade(from, to);
   }
 
   function grabbed(event) {
@@ -180,8 +210,9 @@ export default function (component) {
   function pressed(event) {
     const target = event.composedPath()[0];
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(target?.tagName) || target?.isContentEditable) return;
+    if (event.key === " " && target?.closest?.("button, a, summary, label, [role]")) return; // it presses what has the focus
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const keys = { ArrowLeft: "previous", ArrowRight: "next", Home: "first", End: "last", n: "later", p: "earlier" };
+    const keys = { ArrowLeft: "previous", ArrowRight: "next", Home: "first", End: "last", n: "later", p: "earlier", " ": "play" };
     const move = moves[keys[event.key]];
     if (!move || document.querySelector("[role=dialog]")) return;
     event.preventDefault();
@@ -189,7 +220,7 @@ export default function (component) {
   }
 
   for (const button of root.querySelectorAll("button")) button.onclick = moves[button.dataset.go];
-  input.onchange = () => go(Number(input.value));
+  input.onchange = () => go(indexFrom(Number(input.value)));
   input.onkeydown = (event) => {
     if (event.key === "Enter") input.blur();
   };
@@ -208,7 +239,8 @@ export default function (component) {
   marked();
   return () => {
     clearInterval(self.watch);
-    self.watch = undefined;
+    clearInterval(self.playing);
+    self.watch = self.playing = undefined;
     window.removeEventListener("keydown", self.pressed, true);
     for (const [event, handler] of Object.entries(self.mouse)) window.removeEventListener(event, handler, true);
   };

@@ -31,7 +31,8 @@ export default function (component) {
     ...data.items.map((item) => {
       const row = make("button");
       row.type = "button";
-      if (item.request === data.at) row.classList.add("now");
+      const to = item.to ?? item.request;
+      if (to === data.chosen) row.classList.add("now");
       if (item.spans) row.classList.add("wide");
       row.append(make("span", "title", item.title));
       row.firstChild.title = item.full ?? item.title;
@@ -42,7 +43,7 @@ export default function (component) {
       if (item.spans) row.append(strip(item, data));
       if (item.end) row.append(make("span", "end", item.end));
       if (item.why) row.title = item.why;
-      row.onclick = () => setStateValue("go", { request: item.request, seq: Date.now() });
+      row.onclick = () => setStateValue("go", { to, seq: Date.now() });
       return row;
     }),
   );

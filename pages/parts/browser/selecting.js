@@ -1,9 +1,9 @@
-// Text of a session that was selected: a small link beside it asks when it left the window. Reads the selection, draws nothing
+// Text of a session that was selected: a small link next to it leads to when it left the window. Reads the selection, draws nothing
 // else; the link is an ordinary one, made here alone, and its words are only ever set as text.
 
 const TEXTS = "pre, code, .ts-closeup, .ts-text, .ts-hit"; // where the text of a session stands
 const LEAST = 4;
-const MOST = 200; // characters; of more the first ones are asked for
+const MOST = 200; // characters; of more the first ones are searched for
 let current = null; // this function runs again on every rerun
 
 function chosen() {
@@ -20,8 +20,8 @@ function ask(link, data) {
   const found = chosen();
   link.hidden = !found;
   if (!found) return;
-  const asked = new URLSearchParams({ ...data, text: found.text });
-  link.href = `/compare?${asked}`;
+  const query = new URLSearchParams({ ...data, text: found.text });
+  link.href = `/compare?${query}`;
   link.style.left = `${Math.max(8, Math.min(found.box.left, window.innerWidth - 230))}px`;
   link.style.top = `${Math.max(8, Math.min(found.box.bottom + 6, window.innerHeight - 40))}px`;
 }

@@ -1,4 +1,4 @@
-"""Metadata of a conversation: topic, names, outcome and key points. Extracted by patterns; no model is asked.
+"""Metadata of a conversation: topic, names, outcome and key points. Extracted by patterns; no model is called.
 
 A function of the conversation's blocks only, cached by their content: the same blocks give the same metadata in every session.
 """
@@ -42,12 +42,12 @@ class Metadata(Struct, frozen=True):
         names: Files, functions, errors and other names.
         outcome: completed, ongoing or error.
         line: One sentence on the result.
-        asked: What the user asked.
+        requested: What the user requested.
         noted: Sentences with names, numbers or ids.
         decided: Decisions.
         changed: Tool and file of each change.
         solved: `problem -> solution`.
-        said: Further sentences.
+        further: Further sentences.
         open: Open questions.
     """
 
@@ -55,12 +55,12 @@ class Metadata(Struct, frozen=True):
     names: TextNames = TextNames()
     outcome: Outcome = "completed"
     line: str = ""  # one sentence
-    asked: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()  # sentences with names, numbers, ids
     decided: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     solved: tuple[str, ...] = ()  # `problem -> solution`
-    said: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
 
 
@@ -97,12 +97,12 @@ def _extract_metadata(blocks: Sequence[Block]) -> Metadata:
         names=find_names("\n".join((*prompts, paths, *answers, *failures))),
         outcome=outcome,
         line=_shorten(last[0]) if last else _shorten(failures[-1]) if failures else "",
-        asked=_shorten_each([one for text in prompts for one in split_sentences(text)][:4]),
+        requested=_shorten_each([one for text in prompts for one in split_sentences(text)][:4]),
         noted=_pick_sentences(prompts, _TELLS),
         decided=decided,
         changed=tuple(changed)[-6:],
         solved=_shorten_each(f"{failure} -> {cure if not broken else 'open'}" for failure in failures[-2:]),
-        said=_shorten_each(last[:4]),
+        further=_shorten_each(last[:4]),
         open=_pick_sentences(answers[-1:], _OPEN),
     )
 
@@ -140,10 +140,10 @@ def _shorten(text: str) -> str:
 
 def list_key_points(known: Metadata) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the key points of a summary, those that must stay longest first."""
-    yield "asked", " ", known.asked[:2]
+    yield "asked", " ", known.requested[:2]
     yield "decided", " ", known.decided
-    yield "noted", " ", tuple(one for one in known.noted if one not in known.asked[:2])
+    yield "noted", " ", tuple(one for one in known.noted if one not in known.requested[:2])
     yield "changed", ", ", known.changed
     yield "solved", " ", known.solved
     yield "open", " ", known.open
-    yield "said", " ", tuple(one for one in known.said if one not in (*known.decided, *known.open))
+    yield "said", " ", tuple(one for one in known.further if one not in (*known.decided, *known.open))

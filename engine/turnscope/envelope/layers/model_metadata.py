@@ -1,6 +1,6 @@
-"""Metadata of a completed conversation, written by a model. It is asked after the last answer of the conversation.
+"""Metadata of a completed conversation, written by a model. It is called after the last answer of the conversation.
 
-No model is asked while a request is planned. Names, files and outcome are always extracted from the conversation itself.
+No model is called while a request is planned. Names, files and outcome are always extracted from the conversation itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROMPT = (
     "again, `changed:` for a change of code, `solved:` for a problem and its solution, `open:` for an open question, `said:` "
     "for what else matters. Keep names, numbers and paths as they are written."
 )
-FIELDS = ("decided", "noted", "changed", "solved", "open", "said")
+FIELDS = {name: name for name in ("decided", "noted", "changed", "solved", "open")} | {"said": "further"}  # by their label
 READ = 4_000  # characters of one block; a longer text is cut for the model
 CAP = 300  # tokens of an answer
 LINES = 24
@@ -34,7 +34,7 @@ def build_metadata_ask(blocks: Sequence[Block]) -> Ask | None:
 
 
 def apply_model_answer(session: Session, blocks: Sequence[Block], known: Metadata) -> Metadata:
-    """Return the metadata with the model's words, if it was asked and answered; else `known`.
+    """Return the metadata with the model's words, if it was called and answered; else `known`.
 
     Args:
         session: The session.
@@ -53,6 +53,6 @@ def apply_model_answer(session: Session, blocks: Sequence[Block], known: Metadat
         name, text = (name, text.strip()) if name in ("header", *FIELDS) else ("said", line.strip(" -*"))
         if text:
             found.setdefault(name, []).append(text[:240])
-    fields = {field: tuple(found[field]) for field in FIELDS if field in found}
+    fields = {field: tuple(found[label]) for label, field in FIELDS.items() if label in found}
     line = found.get("header", [known.line])[0]
     return structs.replace(known, line=line, **fields) if fields or "header" in found else known

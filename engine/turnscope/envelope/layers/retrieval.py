@@ -69,7 +69,7 @@ def answer_calls(
 ) -> tuple[RetrievalState, list[tuple[int, list[Grant]]]]:
     """Answer all new calls of the tool.
 
-    When a conversation begins, everything retrieved is removed, and conversations that may be asked for next are made ready.
+    When a conversation begins, everything retrieved is removed, and conversations that may be needed next are made ready.
 
     Args:
         envelope: The request as it stands.

@@ -4,8 +4,8 @@ The format has no public description; what is done here follows what real files 
 is several lines (one per content block) that share `message.id` and need not be neighbours; `parentUuid` chains run through
 lines of any type; nothing is removed from the file when the tool compacts.
 
-`lines` reads, `attachments` and `wordings` say what the tool put in beside the prompt, `tree` finds the paths, `paths` builds
-messages and requests, `edits` tells what left the window, `agents` finds subagents, `following` goes on where a file grew.
+`lines` reads, `attachments` and `wordings` say what the tool injected, `tree` finds the paths, `paths` builds
+messages and requests, `edits` finds what left the window, `agents` finds subagents, `following` goes on where a file grew.
 A folder, and longer than a mapping, for the tree of lines, the tool's own wordings, and files that grow.
 """
 
@@ -83,7 +83,7 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".jsonl",),
     follow=SessionFollower,
-    version=7,
+    version=10,
     wants="record with `parentUuid` and `sessionId`",
     right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
     "retries, rewinds as branches, subagents",

@@ -1,6 +1,6 @@
 """Subagents, in the four layouts that versions have used, each hung from the tool call that started it.
 
-Up to 1.0 side chains in the session's file; then files beside it; since 2.1 a folder of the session; at times `progress`
+Up to 1.0 side chains in the session's file; then files in its folder; since 2.1 a folder of the session; at times `progress`
 lines that carry whole messages.
 """
 
@@ -38,7 +38,14 @@ class Agents:
 
 
 def find_agents(source: Source, file: File, inline: list[Entry], known: set[str]) -> Agents:
-    """Every subagent of a session. `inline`: the session's own side chains; `known`: ids it was billed for."""
+    """Every subagent of a session.
+
+    Args:
+        source: The session's file; subagents may have files of their own in its folder.
+        file: Its lines.
+        inline: Its side chains.
+        known: Ids of the answers that it was billed for.
+    """
     agents = Agents()
     for agent in (*_build_inline(inline, file, known), *_read_agent_files(source, file, known, agents)):
         agents.sessions.setdefault(agent.id, agent)
@@ -69,7 +76,7 @@ def _build_inline(entries: list[Entry], file: File, known: set[str]) -> list[Ses
 
 
 def find_agent_files(source: Source) -> list[Source]:
-    """Files of subagents that may belong to a session's: in a folder of its own, and beside it."""
+    """Files of subagents that may belong to a session's: in a folder of its own, and in its folder."""
     if source.path.stem.startswith("agent-"):
         return []
     return [
@@ -79,7 +86,7 @@ def find_agent_files(source: Source) -> list[Source]:
 
 
 def _read_agent_files(source: Source, file: File, known: set[str], agents: Agents) -> Iterator[Session]:
-    """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` beside the session."""
+    """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` in its folder."""
     for agent in find_agent_files(source):
         if agent.path.parent == source.path.parent and _read_owner(agent) not in file.sessions:
             continue
@@ -113,6 +120,11 @@ def attach_agents(main: Session, found: Agents, spawned: dict[str, str]) -> Sess
     """Hang each subagent from the session that holds the call that started it: by id, else by the prompt that both hold.
 
     That session may be the main one, a branch of it, or another subagent.
+
+    Args:
+        main: The session, with its branches.
+        found: Its subagents.
+        spawned: Calls of the session's own lines by the id of the subagent that they started.
     """
     if not found.sessions:
         return main
@@ -135,12 +147,12 @@ def attach_agents(main: Session, found: Agents, spawned: dict[str, str]) -> Sess
         inside.setdefault(place[0], []).append(number)
         homes[number] = structs.replace(agent, parent=homes[place[0]].id, at=place[1])
 
-    def whole(number: int) -> Session:
+    def attach(number: int) -> Session:
         hung = inside.get(number)
-        return structs.replace(homes[number], subagents=tuple(map(whole, hung))) if hung else homes[number]
+        return structs.replace(homes[number], subagents=tuple(map(attach, hung))) if hung else homes[number]
 
-    forks = tuple(structs.replace(fork, own=whole(number)) for number, fork in enumerate(main.forks, 1))
-    return structs.replace(whole(0), forks=forks)
+    forks = tuple(structs.replace(fork, own=attach(number)) for number, fork in enumerate(main.forks, 1))
+    return structs.replace(attach(0), forks=forks)
 
 
 def _index_calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Place], dict[str, list[Place]]]:

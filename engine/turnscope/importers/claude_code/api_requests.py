@@ -2,12 +2,15 @@
 
 Claude Code 2.1.330 writes, behind a feature flag, `api-request-shape` (system prompt and tools), `api-request-blob` (a
 message) and `api-request`: the messages of an earlier request up to `keep`, then a `tail`, each message by its hash. A hash
-without a blob names a message that the transcript holds itself: an answer, whose content blocks are several lines, or a
-prompt. The hash proves that it is the one. Holds no opinion about where a request stands in the conversation (see `exact`).
+without a blob names a message that the transcript holds itself: an answer, whose content blocks are several lines, or what
+neighbouring lines of the user's side say, up to any of them. The hash proves that it is the one. A record says of parameters
+(`withheld`) and texts (`cut`) that it leaves out. `api-request-resumed` names two requests that one answer was paused between.
+Holds no opinion about where a request stands in the conversation (see `exact`).
 
 The rules were read from recorded runs: a message's hash is the SHA-256 of its compact JSON with sorted keys, without
 `cache_control`, a string content taken as one text block; `requestDigest` is that of the body as sent with `cache_control`,
-without `metadata`, `stream` and the first system block (a billing header, which is not recorded).
+without `metadata`, `stream` and the first system block (a billing header, which is not recorded). Of a body with texts cut
+the digest, `cutRequestDigest`, is that of the cut body.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from msgspec import Struct, structs
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON
 
-SHAPE, BLOB, REQUEST = "api-request-shape", "api-request-blob", "api-request"
-TYPES = frozenset({SHAPE, BLOB, REQUEST})
+SHAPE, BLOB, REQUEST, RESUMED = "api-request-shape", "api-request-blob", "api-request", "api-request-resumed"
+TYPES = frozenset({SHAPE, BLOB, REQUEST, RESUMED})
 AnswerKey = str | tuple[str, str]  # the provider's id; with "sent" = with the inputs of its calls as they were sent
 Mark = tuple[tuple[str | int, ...], JSON]  # where a `cache_control` stands in the body, and what it says
 
@@ -34,7 +37,8 @@ Mark = tuple[tuple[str | int, ...], JSON]  # where a `cache_control` stands in t
 class ApiRequest(Struct, frozen=True):
     """One request as the log records it. `messages`: hashes; `params`: the rest of the body (model, betas, max_tokens, ...).
 
-    `source`: what asked for it, such as `sdk`, `repl_main_thread` or `agent:builtin:general-purpose`.
+    `source`: what requested it, such as `sdk`, `repl_main_thread` or `agent:builtin:general-purpose`. `withheld`: parameters
+    that the record leaves out. `cut`: whether it leaves out texts of messages, so that its body is not the one that was sent.
     """
 
     id: str
@@ -46,6 +50,26 @@ class ApiRequest(Struct, frozen=True):
     params: Mapping[str, JSON]
     marks: tuple[Mark, ...]
     digest: str
+    withheld: tuple[str, ...] = ()
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class _Run:
+    """Content blocks of neighbouring lines of the user's side, and the hash of the message that they make up to a line."""
+
+    blocks: list[JSON] = field(default_factory=list)
+    hashed: int = 0
+    state: Any = field(default_factory=lambda: sha256(b'{"content":['))
+
+    def hash(self, count: int) -> str:
+        """The hash of a message of the first `count` blocks. Counts may only rise from call to call."""
+        for number in range(self.hashed, count):
+            self.state.update(b","[:number] + _dump(_remove_marks(self.blocks[number])))
+        self.hashed = max(self.hashed, count)
+        whole = self.state.copy()
+        whole.update(b'],"role":"user"}')
+        return str(whole.hexdigest())
 
 
 @dataclass(slots=True)
@@ -53,16 +77,25 @@ class ApiRequests:
     """The requests of a file, in the order in which they were sent, and what they are made of."""
 
     shapes: dict[str, dict[str, JSON]] = field(default_factory=dict)
-    messages: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by hash; an answer or a prompt once it was asked for
+    messages: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by hash; an answer or a prompt once it was requested
     requests: dict[str, ApiRequest] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)  # requests that one answer was paused between
     answers: dict[AnswerKey, dict[str, JSON]] = field(default_factory=dict)  # their fragments joined
-    unhashed: dict[object, dict[str, JSON]] = field(default_factory=dict)  # answers and prompts that no hash is known of yet
+    unhashed: dict[AnswerKey, dict[str, JSON]] = field(default_factory=dict)  # answers that no hash is known of yet
+    run: _Run | None = None  # the user's lines that the next one would join
+    lines: list[tuple[_Run, int]] = field(default_factory=list)  # runs up to a line, no hash of which is known yet
+    prompts: dict[str, tuple[_Run, int]] = field(default_factory=dict)  # the same by hash
 
     def __bool__(self) -> bool:
         return bool(self.requests)
 
     def add(self, record: Mapping[str, Any], line: int) -> None:
-        """Take in one of the three kinds of records; one without its fields says nothing."""
+        """Take in one of the kinds of records; one without its fields says nothing.
+
+        Args:
+            record: The record.
+            line: Its line in the file, from 1.
+        """
         kind = record.get("type")
         if kind == SHAPE and isinstance(record.get("shape"), dict):
             self.shapes[str(record.get("shapeHash"))] = record["shape"]
@@ -70,6 +103,8 @@ class ApiRequests:
             self.messages[str(record.get("hash"))] = record["message"]
         elif kind == REQUEST and isinstance(record.get("id"), str):
             self.requests[record["id"]] = self._request(record, line)
+        elif kind == RESUMED:
+            self.paused |= {str(record.get(key)) for key in ("pausedRequestId", "resumedRequestId")}
 
     def hear(self, message: Mapping[str, Any], sent: JSON = None) -> None:
         """Take in a message of the transcript: a prompt, or a fragment of an answer.
@@ -85,7 +120,11 @@ class ApiRequests:
             if (sent is not None and sent != content) or (id, "sent") in self.answers:
                 self._add_fragment((id, "sent"), content if sent is None else sent, before)
         elif message.get("role") == "user" and isinstance(content, (str, list)):
-            self.unhashed[len(self.unhashed)] = {"role": "user", "content": content}
+            self.run = self.run or _Run()
+            self.run.blocks += list_blocks(content)
+            self.lines.append((self.run, len(self.run.blocks)))
+            return
+        self.run = None
 
     def _add_fragment(self, key: AnswerKey, content: list[JSON], otherwise: list[JSON]) -> None:
         """Add to an answer. `otherwise`: what it begins with where this is the first that is kept of it."""
@@ -114,6 +153,12 @@ class ApiRequests:
                 listed = {**message, "content": list_blocks(message["content"])}
                 self.messages.setdefault(hash_message(listed), listed)
             self.unhashed = {}
+        if hash not in self.messages:
+            self.prompts |= {run.hash(count): (run, count) for run, count in self.lines}
+            self.lines = []
+            if hash in self.prompts:
+                run, count = self.prompts[hash]
+                self.messages[hash] = {"role": "user", "content": run.blocks[:count]}
         return self.messages.get(hash)
 
     def rebuild(self, request: ApiRequest) -> dict[str, JSON] | None:
@@ -124,7 +169,7 @@ class ApiRequests:
             return None
         body: dict[str, JSON] = {**request.params, **shape, "messages": messages}
         for path, value in request.marks:
-            body = _marked(body, path, value)
+            body = _set_mark(body, path, value)
         return body
 
     def count_equal(self, requests: Iterable[ApiRequest]) -> int:
@@ -136,19 +181,23 @@ class ApiRequests:
     def _request(self, record: Mapping[str, Any], line: int) -> ApiRequest:
         base = self.requests.get(str(record.get("base")))
         keep = record.get("keep")
-        shared = base.messages[:keep] if base and isinstance(keep, int) else ()
+        shared = base.messages[:keep] if base and isinstance(keep, int) and keep > 0 else ()
+        whole = len(shared) == (keep or 0)  # else the log lacks the request that this one goes on from
         params, tail = record.get("params"), record.get("tail")
-        marks = [mark for mark in _listed(record.get("cacheControl")) if isinstance(mark, dict)]
+        digest = record.get("requestDigest") or record.get("cutRequestDigest")
+        marks = [mark for mark in _as_list(record.get("cacheControl")) if isinstance(mark, dict)]
         return ApiRequest(
             id=record["id"],
             source=str(record.get("querySource") or ""),
             line=line,
             sent_at=parse_time(record.get("timestamp")),
             shape=str(record.get("shapeHash")),
-            messages=(*shared, *map(str, _listed(tail))),
+            messages=(*shared, *map(str, _as_list(tail))) if whole else (),
             params=params if isinstance(params, dict) else {},
-            marks=tuple((tuple(_listed(mark.get("path"))), mark.get("value")) for mark in marks),
-            digest=str(record.get("requestDigest") or ""),
+            marks=tuple((tuple(_as_list(mark.get("path"))), mark.get("value")) for mark in marks),
+            digest=str(digest or ""),
+            withheld=tuple(map(str, _as_list(record.get("withheld")))),
+            cut="cut" in record,
         )
 
 
@@ -159,7 +208,7 @@ def list_blocks(content: JSON) -> JSON:
 
 def hash_message(message: Mapping[str, JSON]) -> str:
     """The hash that the tool gives a message."""
-    return sha256(_dump_listed(_unmarked({**message, "content": message.get("content")}))).hexdigest()
+    return sha256(_dump_listed(_remove_marks({**message, "content": message.get("content")}))).hexdigest()
 
 
 class _Digests:
@@ -210,14 +259,14 @@ def _dump(value: JSON) -> bytes:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _unmarked(value: JSON) -> JSON:
+def _remove_marks(value: JSON) -> JSON:
     """A value without any `cache_control`."""
     if isinstance(value, dict):
-        return {key: _unmarked(part) for key, part in value.items() if key != "cache_control"}
-    return [_unmarked(part) for part in value] if isinstance(value, list) else value
+        return {key: _remove_marks(part) for key, part in value.items() if key != "cache_control"}
+    return [_remove_marks(part) for part in value] if isinstance(value, list) else value
 
 
-def _marked(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:
+def _set_mark(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:
     """A value with a `cache_control` at the end of a path; copies only what lies on it. A wrong path changes nothing."""
     if not path:
         return {**value, "cache_control": mark} if isinstance(value, dict) else value
@@ -225,13 +274,13 @@ def _marked(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:
     if isinstance(value, dict) and key == "content" and isinstance(value.get("content"), str):
         value = {**value, "content": list_blocks(value["content"])}
     if isinstance(value, dict) and key in value:
-        return {**value, key: _marked(value[key], path[1:], mark)}
+        return {**value, key: _set_mark(value[key], path[1:], mark)}
     if isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value):
-        return [*value[:key], _marked(value[key], path[1:], mark), *value[key + 1 :]]
+        return [*value[:key], _set_mark(value[key], path[1:], mark), *value[key + 1 :]]
     return value
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 

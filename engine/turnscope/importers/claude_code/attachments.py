@@ -1,4 +1,4 @@
-"""What the tool puts beside the prompt: `attachment` lines as what was sent of them, each under the kind of thing it is about.
+"""What the tool injects: `attachment` lines, as they were sent, each under the kind of thing it is about.
 
 All of it goes out as text in messages of the user, behind tools and system prompt, so that is its bucket; the kind says that
 it is about agents, skills or tools. Its wording is the line's own where it has it (`rendered`, from 2.1.266 on), else the text
@@ -114,7 +114,12 @@ def _convert_media(fields: Fields) -> tuple[JSON, ...]:
 
 
 def add_notices(content: str | list[Any], notices: Mapping[str, str]) -> str | list[Any]:
-    """A message's content with what was sent as part of its results. `notices`: by call."""
+    """A message's content with what was sent as part of its results.
+
+    Args:
+        content: A text, or blocks as the log has them.
+        notices: Texts to add, by the id of the call whose result they end.
+    """
     return [_add_notice(block, notices) for block in content] if notices and isinstance(content, list) else content
 
 

@@ -28,7 +28,12 @@ def _list_addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
 
 
 def observe_compaction(boundary: Entry | None, kept: Sequence[Draft]) -> Observer:
-    """Everything before the summary (the last of `kept`) left the window, but for messages that were preserved."""
+    """Everything before the summary left the window, but for messages that were preserved.
+
+    Args:
+        boundary: The line about the compaction; None where the log has none.
+        kept: The messages that were preserved, and the summary as the last.
+    """
     meta = boundary.get_object("compactMetadata") if boundary else {}
     facts = {key: meta[key] for key in ("trigger", "preTokens", "postTokens") if key in meta}
 
@@ -49,7 +54,7 @@ def observe_compaction(boundary: Entry | None, kept: Sequence[Draft]) -> Observe
 def _describe_trigger(meta: dict[str, Any]) -> str:
     """Why a compaction was made, as far as its line says; "" where it has no such line."""
     if meta.get("trigger") == "manual":
-        return " (the user asked for it)"
+        return " (requested by the user)"
     size = meta.get("preTokens")
     counted = f", at {size:,} tokens by its own count" if isinstance(size, int) and size > 0 else ""
     return f" (the tool did it by itself{counted})" if meta.get("trigger") == "auto" else ""
@@ -60,7 +65,11 @@ def observe_microcompaction(
 ) -> Observer:
     """The named tool results were cleared for later requests, their calls stay; named attachments left altogether.
 
-    `after`: the message before it; `draft`: the message of a line; `kept`: see `compacted`, None before the first one.
+    Args:
+        entry: The line about it.
+        after: The message before that line; None where it is the first.
+        draft: Gives the message of a line by its uuid; None where it has none on this path.
+        kept: As in `observe_compaction`, of the newest compaction; None before the first one.
     """
     meta = entry.get_object("microcompactMetadata")
     ids = set(as_strings(meta.get("compactedToolIds")))
@@ -110,8 +119,14 @@ def observe_unsent(draft: Draft) -> Observer:
     return look
 
 
-def superseded(role: str, old: Draft, new: Draft) -> Observer:
-    """The system prompt or the tools gave way to another version of them."""
+def observe_superseded(role: str, old: Draft, new: Draft) -> Observer:
+    """The system prompt or the tools gave way to another version of them.
+
+    Args:
+        role: `system` or `tools`, for the reason.
+        old: The version that was in force.
+        new: The version that replaces it.
+    """
 
     def look(session: Session) -> Iterator[ObservedEdit]:
         request = _find_first_request(session, new.start)

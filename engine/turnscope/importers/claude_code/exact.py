@@ -17,12 +17,13 @@ from msgspec import structs
 
 from turnscope.importers.claude_code.api_requests import ApiRequest, list_blocks
 from turnscope.importers.claude_code.lines import File
+from turnscope.importers.claude_code.paths import UNANSWERED
 from turnscope.reading.alignment import Alignment
 from turnscope.reading.placeholders import Label
 from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
 from turnscope.reading.source import Source
 from turnscope.session.builder import Builder
-from turnscope.session.model import EXACT_REQUESTS, JSON, Fork, Message, ObservedEdit, Request, Session, join_path
+from turnscope.session.model import EXACT_REQUESTS, JSON, Fork, Message, Note, ObservedEdit, Request, Session, join_path
 
 REMINDER = "<system-reminder>"
 TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
@@ -30,10 +31,15 @@ REFUSED = "the provider refused it, or it was interrupted"
 
 
 def find_origins(source: Source, file: File) -> Iterator[Source]:
-    """Files beside a resumed or forked session's that hold the requests of the answers which it copies."""
+    """Files in the folder of a resumed or forked session that hold the requests of the answers which it copies.
+
+    Args:
+        source: The session's file.
+        file: Its lines, which name the sessions that were copied.
+    """
     for session in file.origins:
-        beside = session == PurePath(session).name != source.path.stem  # a name that leads elsewhere is none
-        if beside and (found := source.open_sibling(f"{session}.jsonl")) is not None:
+        is_other_file = session == PurePath(session).name != source.path.stem  # a name that leads elsewhere is none
+        if is_other_file and (found := source.open_sibling(f"{session}.jsonl")) is not None:
             yield found
 
 
@@ -41,7 +47,7 @@ def attach_exact_requests(session: Session, file: File, origins: Iterable[Source
     """The session with the envelopes that its log records; the session as it is where the log does not record all of them.
 
     Args:
-        session: a session as its transcript tells it.
+        session: a session as its transcript has it.
         file: the lines that it was made of.
         origins: files that may hold the records of requests that the session copies; see `find_origins`.
     """
@@ -90,24 +96,26 @@ class _Reading:
         alignment = Alignment(builder, label=self.label)
         numbers: list[int] = []  # of the requests of the transcript
         compacted = {seen.request for seen in path.observed if seen.edit.action == "condense"}
-        after = -1
+        laid: list[ApiRequest] = []  # those of the session, in its order: the unanswered ones among them
         for request, recorded, body in zip(path.requests, sent, bodies, strict=True):
             assert recorded is not None
             assert body is not None
-            for lost, without in self.unanswered(after, recorded):
-                alignment.add_request(without, None, **_unanswered(lost))
-            after = recorded.line
+            for lost, without in self.iter_unanswered(laid[-1].line if laid else 0, recorded):
+                alignment.add_request(without, None, **_describe_unanswered(lost))
+                laid.append(lost)
+            laid.append(recorded)
             numbers.append(alignment.requests)
             answer = _message(path, Message(request.cut, request.stop, "assistant"))
             alignment.add_request(body, answer, compacted=request.n in compacted, **_fields(request))
         behind = (message for message in path.messages if message.start >= path.requests[-1].stop)
-        for message in behind:  # said behind the last answer: no request has carried it
+        for message in behind:  # after the last answer: no request has carried it
             if message.role not in ("system", "tools"):
                 alignment.append(_message(path, message), message.sent_at)
+        builder.notes += (*_note_left_out(laid), *self.note_unanswered(laid[-1], path))
         session = alignment.build()
-        recorded_whole = [request for request in sent if request]
-        about = {**session.about, EXACT_REQUESTS: {"requests": len(sent), "proven": api.count_equal(recorded_whole)}}
-        return structs.replace(session, about=about, observed=_named(session, path.observed, numbers))
+        whole = [request for request in laid if not request.cut]
+        about = {**session.about, EXACT_REQUESTS: {"requests": len(whole), "proven": api.count_equal(whole)}}
+        return structs.replace(session, about=about, observed=_name_compactions(session, path.observed, numbers))
 
     def body(self, request: ApiRequest) -> RecordedBody | None:
         """A recorded body taken apart, each message and each version of system and tools once."""
@@ -128,13 +136,21 @@ class _Reading:
             self.parts[hash] = parse_body({"messages": [found]}).messages[0]
         return self.parts.get(hash)
 
-    def unanswered(self, after: int, until: ApiRequest) -> Iterator[tuple[ApiRequest, RecordedBody]]:
+    def iter_unanswered(self, after: int, until: ApiRequest) -> Iterator[tuple[ApiRequest, RecordedBody]]:
         """Requests that were sent between two answered ones (by line) and have no answer in the log."""
-        answered = set(self.file.refs.values())
+        answered = self.file.api.paused.union(self.file.refs.values())
         for request in self.file.api.requests.values():
             lost = request.id not in answered and request.source == until.source
-            if lost and -1 < after < request.line < until.line and (body := self.body(request)):
+            if lost and after < request.line < until.line and (body := self.body(request)):
                 yield request, body
+
+    def note_unanswered(self, last: ApiRequest, path: Session) -> Iterator[Note]:
+        """That requests behind the last answered one were recorded, where the transcript does not show that."""
+        behind = (one for one in self.file.api.requests.values() if one.line > last.line and one.source == last.source)
+        answered = self.file.api.paused.union(self.file.refs.values())
+        lost = next((request for request in behind if request.id not in answered), None)
+        if lost and all(note.what != UNANSWERED for note in path.notes):
+            yield Note("info", lost.line, UNANSWERED)
 
     def label(self, message: RecordedMessage) -> Label:
         """What a message of a body is, and the kind of each of its blocks ("" = as its type says)."""
@@ -162,17 +178,27 @@ def _text(part: JSON) -> str:
 
 
 def _fields(request: Request) -> dict[str, Any]:
-    """What the transcript knows of a request, beside what its body says."""
+    """What the transcript adds to the body of a request."""
     placed = {"n", "turn", "cut", "stop", "settings", "output_stub"}
     return {name: getattr(request, name) for name in request.__struct_fields__ if name not in placed}
 
 
-def _unanswered(request: ApiRequest) -> dict[str, Any]:
+def _describe_unanswered(request: ApiRequest) -> dict[str, Any]:
     return {"model": str(request.params.get("model") or ""), "sent_at": request.sent_at, "stop_reason": "error"}
 
 
-def _named(session: Session, recorded: Sequence[ObservedEdit], numbers: Sequence[int]) -> tuple[ObservedEdit, ...]:
-    """What was observed, with the tool's own account of its compactions in place of what the bodies alone tell."""
+def _note_left_out(sent: Iterable[ApiRequest]) -> Iterator[Note]:
+    """What the records of requests leave out, by their own account."""
+    for request in sent:
+        if request.cut:
+            yield Note("warning", request.line, "the record of a request leaves out texts that were sent")
+        if request.withheld:
+            names = ", ".join(request.withheld)
+            yield Note("info", request.line, f"the record of a request leaves out parameters that were sent: {names}")
+
+
+def _name_compactions(session: Session, recorded: Sequence[ObservedEdit], numbers: Sequence[int]) -> tuple[ObservedEdit, ...]:
+    """What was observed, with the tool's own account of its compactions in place of what the bodies alone show."""
     accounts: Mapping[int, ObservedEdit] = {
         numbers[seen.request]: seen for seen in recorded if seen.edit.action == "condense" and seen.request < len(numbers)
     }
@@ -191,8 +217,8 @@ def _named(session: Session, recorded: Sequence[ObservedEdit], numbers: Sequence
 
 def _fork(main: Session, branch: Session, old: Fork) -> Fork:
     """What a branch adds to the main path: all behind the messages and requests that both begin with."""
-    requests = sum(1 for _ in _same(main.requests, branch.requests))
-    shared = sum(1 for _ in _same(main.messages, branch.messages))
+    requests = sum(1 for _ in _iter_common(main.requests, branch.requests))
+    shared = sum(1 for _ in _iter_common(main.messages, branch.messages))
     last = branch.messages[shared - 1].stop if shared else 0
     start = min(last, main.requests[requests - 1].stop) if requests else 0
     start = next((a.at for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a.digest != b.digest), start)
@@ -208,11 +234,11 @@ def _fork(main: Session, branch: Session, old: Fork) -> Fork:
         at=start,
         subagents=old.own.subagents,
     )
-    mended = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a.pair != b.pair)
-    return Fork(own, 0, start, mended)
+    relinked = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a.pair != b.pair)
+    return Fork(own, 0, start, relinked)
 
 
-def _same(a: Sequence[Any], b: Sequence[Any]) -> Iterator[Any]:
+def _iter_common(a: Sequence[Any], b: Sequence[Any]) -> Iterator[Any]:
     for one, other in zip(a, b, strict=False):
         if one != other:
             return

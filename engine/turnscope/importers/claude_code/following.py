@@ -13,6 +13,7 @@ from msgspec import structs
 
 from turnscope.importers.claude_code.agents import Agents, attach_agents, find_agent_files, find_agents
 from turnscope.importers.claude_code.exact import attach_exact_requests, find_origins
+from turnscope.importers.claude_code.limits import hand_windows_down
 from turnscope.importers.claude_code.lines import Entry, File, feed
 from turnscope.importers.claude_code.paths import NAME, Layout, add_notes, extend_session, lay_out
 from turnscope.reading.source import Source
@@ -34,11 +35,16 @@ class SessionReading:
         self.since: list[Entry] = []  # those of the main path that the layout does not hold
         self.heard: tuple[object, ...] = ()  # what the layout depends on besides its lines
         self.agents = Agents()
-        self.asked: tuple[object, ...] = ()  # the same for the subagents
+        self.agents_key: tuple[object, ...] = ()  # the same for the subagents
         self.known: set[str] = set()
 
     def build_thread(self, file: File, last: tuple[Note, ...] = ()) -> Thread:
-        """What the lines say as they are now. `last`: notes about a last line that is not whole yet."""
+        """What the lines say as they are now.
+
+        Args:
+            file: The lines, those of the call before among them.
+            last: Notes about a last line that is not whole yet.
+        """
         apart = any(entry.spoken and not entry.side for entry in file.entries.values())
         stem = self.source.path.stem
         name = stem if stem in file.sessions or not apart else next(reversed(file.sessions), stem)
@@ -49,7 +55,7 @@ class SessionReading:
         session = add_notes(session, file, last)
         session = structs.replace(session, notes=(*session.notes, *self.agents.notes))
         session = attach_exact_requests(session, file, find_origins(self.source, file))
-        return Thread(attach_agents(session, self.agents, file.spawned))
+        return Thread(hand_windows_down(attach_agents(session, self.agents, file.spawned)))
 
     def _build_main(self, file: File, name: str, apart: bool) -> Session | None:
         """The main path with its branches: gone on with, or laid out anew."""
@@ -77,9 +83,9 @@ class SessionReading:
         files = tuple((agent.path, agent.version) for agent in find_agent_files(self.source))
         inside = (len(sides), sum(map(len, file.progress.values())), len(file.sessions), len(file.about))
         key = (apart, file.chain, files, *inside)
-        if key != self.asked or not self.agents.billed_ids.isdisjoint(known - self.known):
+        if key != self.agents_key or not self.agents.billed_ids.isdisjoint(known - self.known):
             self.agents = find_agents(self.source, file, sides, set(known))
-        self.asked, self.known = key, known
+        self.agents_key, self.known = key, known
 
 
 class SessionFollower:

@@ -1,4 +1,4 @@
-"""The lines of one file: read in one pass, and their chain of parents mended.
+"""The lines of one file: read in one pass, and their chain of parents repaired.
 
 Holds what a line is and what becomes of lines that are lost, doubled or moved. It builds no messages (see `paths`).
 """
@@ -24,6 +24,12 @@ from turnscope.session.usage import parse_usd
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
 ABOUT = ("version", "cwd", "gitBranch")
+LINKED = frozenset({"user", "assistant", "system", "attachment", "progress"})  # types of lines in the chain of parents
+# Types of lines aside that hold nothing of the conversation. What others hold is not known.
+WITHOUT_MESSAGE = frozenset(
+    "agent-color agent-name agent-setting atis-latch attribution-snapshot file-history-delta file-history-snapshot last-prompt "
+    "mode permission-mode pr-link queue-operation speculation-accept tag task-summary tools-used worktree-state".split()
+)
 NOTED = 5  # notes of one kind with a line number of their own; the rest is counted
 
 
@@ -43,7 +49,7 @@ class Entry(Struct):
     given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
     summary: bool = False  # it holds the summary that a compaction left
-    put: Injection | None = None  # what the tool put in beside the prompt
+    put: Injection | None = None  # what the tool injected
 
     def __post_init__(self) -> None:
         data = self.data
@@ -66,7 +72,7 @@ class Entry(Struct):
 
 @dataclass(slots=True, eq=False)
 class Chain:
-    """How far the chain of parents is mended, and what the lines to come need to know of it."""
+    """How far the chain of parents is repaired, and what the lines to come need to know of it."""
 
     entries: int = 0
     last: dict[str, str] = field(default_factory=dict)
@@ -87,7 +93,8 @@ class File:
     seen: list[Note] = field(default_factory=list)  # of single lines
     spawned: dict[str, str] = field(default_factory=dict)  # agent id -> tool_use id
     progress: dict[str, list[Entry]] = field(default_factory=dict)  # agent id -> nested messages
-    unknown: Tally[str] = field(default_factory=Tally)
+    aside: Tally[str] = field(default_factory=Tally)  # lines of known types that hold no message
+    unknown: dict[str, list[int]] = field(default_factory=dict)  # lines of unknown types: [how many, their bytes]
     unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
     strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
     chain: Chain = field(default_factory=Chain)
@@ -101,7 +108,13 @@ class File:
     run_usd: float | None = None  # the tool's own sum so far; None where an answer came after it
 
     def add_note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
-        """Note something about a line."""
+        """Note something about a line.
+
+        Args:
+            severity: How much it matters.
+            line: The line in the file, from 1; 0 = the file as a whole.
+            what: A sentence; what stands before a colon is its kind.
+        """
         self.seen.append(Note(severity, line, what))
 
     @property
@@ -109,7 +122,7 @@ class File:
         return self.chain.preserved
 
     def boundary_of(self, summary: Entry) -> Entry | None:
-        """The line that tells of the compaction which left a summary; attachments may stand between the two."""
+        """The line about the compaction that left a summary; attachments may be between the two."""
         found = self.entries.get(summary.parent)
         while found is not None and found.type == "attachment":
             found = self.entries.get(found.parent)
@@ -126,23 +139,30 @@ class File:
                 found.append(note)
         more = ((kind, count - NOTED) for kind, count in tally.items() if count > NOTED)
         found += [Note("info", 0, f"{count} more lines like this: {kind}") for kind, count in more]
+        if self.aside:
+            what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.aside.items()))
+            found.append(Note("info", 0, f"line types that carry no message were skipped: {what}"))
         if self.unknown:
-            what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
-            found.append(Note("info", 0, f"line types that carry no message were passed over: {what}"))
+            what = ", ".join(f"{kind} ({count}, {size:,} bytes)" for kind, (count, size) in sorted(self.unknown.items()))
+            skipped = sum(size for _, size in self.unknown.values())
+            found.append(Note("info", 0, f"lines of unknown types were skipped: {what}", skipped))
         if self.unsent:
             what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unsent.items()))
             found.append(Note("info", 0, f"attachments that are not sent, or hold nothing: {what}"))
         for worded in (False, True):
-            rows = [(kind, *row) for (kind, own), row in sorted(self.strange.items()) if own == worded]
+            rows = [(kind, count, size) for (kind, own), (count, size) in sorted(self.strange.items()) if own == worded]
             if rows:
                 what = ", ".join(f"{kind} ({count}, {size:,} characters)" for kind, count, size in rows)
-                done = "taken as the log words them" if worded else "passed over"
-                found.append(Note("info" if worded else "warning", 0, f"attachments of unknown types were {done}: {what}"))
+                done = "taken as the log words them" if worded else "skipped"
+                skipped = 0 if worded else sum(size for *_, size in rows)
+                found.append(
+                    Note("info" if worded else "warning", 0, f"attachments of unknown types were {done}: {what}", skipped)
+                )
         return tuple(found)
 
 
 def scan(source: Source) -> File:
-    """Read a file's lines and mend their chain."""
+    """Read a file's lines and repair their chain."""
     file = File()
     feed(file, source.iter_records(), source.on_text)
     return file
@@ -152,7 +172,10 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
     """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come, or one that
     completes what an earlier one says.
 
-    `hear`: gets each text of their messages.
+    Args:
+        file: What the lines before left. It is changed.
+        records: Parsed lines, or notes about them, each with its number from 1.
+        hear: Gets each text of their messages; None = nobody does.
     """
     for record, line in records:
         if isinstance(record, Note):
@@ -203,6 +226,8 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     if kind in ("user", "assistant") and not entry.message:
         file.add_note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
+    if kind not in LINKED:
+        _count_unknown(file, kind, record)
     if entry.spoken:
         _refer(file, entry)
     elif kind == "attachment":
@@ -221,8 +246,15 @@ def _add_aside(file: File, kind: str, record: dict[str, Any], line: int) -> None
         _add_replacements(file, record)
     elif kind in ("user", "assistant"):
         file.add_note("warning", line, "a message without a uuid, skipped")
+    elif kind in WITHOUT_MESSAGE:
+        file.aside[kind] += 1
     elif kind not in ("summary", *TITLES):
-        file.unknown[kind or "no type"] += 1
+        _count_unknown(file, kind, record)
+
+
+def _count_unknown(file: File, kind: str, record: Mapping[str, Any]) -> None:
+    row = file.unknown.setdefault(kind[:60] or "no type", [0, 0])
+    row[:] = row[0] + 1, row[1] + len(dumps(record))
 
 
 def _complete_snapshot(file: File, entry: Entry) -> None:
@@ -278,7 +310,7 @@ def _count_unsent(file: File, entry: Entry) -> None:
 
 
 def _link(file: File) -> None:
-    """Mend the chain of parents: lines whose parent is lost, and what continues from messages that a compaction preserved."""
+    """Repair the chain of parents: lines whose parent is lost, and what continues from messages that a compaction preserved."""
     chain = file.chain
     for entry in islice(file.entries.values(), chain.entries, None):
         strand = (entry.agent or entry.uuid) if entry.side else ""
@@ -301,7 +333,7 @@ def _link(file: File) -> None:
 
 
 def _find_preserved(boundary: Entry, file: File) -> frozenset[str]:
-    """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
+    """The lines that a compaction left in the window with its summary: named one by one, or from head to tail."""
     segment, named = (
         boundary.get_object("compactMetadata", "preservedSegment"),
         boundary.get_object("compactMetadata", "preservedMessages"),

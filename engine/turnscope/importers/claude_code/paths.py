@@ -12,7 +12,13 @@ from dataclasses import dataclass, field, replace
 from msgspec import Struct, structs
 
 from turnscope.importers.claude_code.attachments import add_notices, read_snapshot
-from turnscope.importers.claude_code.edits import observe_compaction, observe_microcompaction, observe_unsent, superseded
+from turnscope.importers.claude_code.edits import (
+    observe_compaction,
+    observe_microcompaction,
+    observe_superseded,
+    observe_unsent,
+)
+from turnscope.importers.claude_code.limits import THINKING_STAYS, keeps_thinking
 from turnscope.importers.claude_code.lines import TITLES, Entry, File, as_string
 from turnscope.importers.claude_code.stored import keep_stored_forms, replace_inputs, replace_results
 from turnscope.importers.claude_code.tree import END, Limb, Tree
@@ -24,6 +30,9 @@ from turnscope.session.usage import parse_applied_edits, parse_cache_miss, parse
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
 TITLE_CHARS = 80
+UNANSWERED = "the last request has no answer in the log: it was interrupted or refused, or the answer is still to come"
+COMMANDS = ("<command-name>", "<command-message>")  # how what the tool notes of a slash command begins: no request by itself
+STOPPED = "[Request interrupted by user for tool use"  # a call was declined: its result was not sent
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 
 
@@ -102,9 +111,13 @@ class Layout:
 
 
 def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[str] = ()) -> Layout | None:
-    """The path of the newest leaf, with a fork for each branch that was left; None where nothing was said.
+    """The path of the newest leaf, with a fork for each branch that was left; None where there is no message.
 
-    `known`: ids of answers that were billed elsewhere.
+    Args:
+        entries: The lines that are laid out, in the file's order.
+        file: The whole file.
+        name: The id of the session. Its forks are `name~1` and so on.
+        known: Ids of answers that were billed elsewhere.
     """
     tree, spoken = Tree(), list[Entry]()
     for entry in entries:
@@ -143,9 +156,15 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
 
 
 def extend_session(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Session | None:
-    """The session with lines that were added `since`, which end in `leaf`: the main path goes on, all else is as it was.
+    """The session with lines that were added: the main path goes on, all else is as it was.
 
     None where that is not so, and everything has to be laid out anew.
+
+    Args:
+        layout: What was laid out before.
+        file: The whole file.
+        since: The lines that were added, in the file's order.
+        leaf: The line in which the main path now ends.
     """
     main, old = layout.main, layout.session
     limb = layout.tree.make_limb(leaf, since, kept=False)
@@ -172,18 +191,43 @@ def extend_session(layout: Layout, file: File, since: list[Entry], leaf: Entry) 
 
 
 def add_notes(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
-    """The session of a file, with its notes and what it says of windows. `last`: notes about a last, unfinished line."""
+    """The session of a file, with its notes and what it says of windows and costs.
+
+    Args:
+        session: The session, as it was laid out.
+        file: The file.
+        last: Notes about a last, unfinished line.
+    """
     stubs = sum(request.output_stub for request in session.requests)
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
     notes = (*session.notes, *file.make_notes(last), *([Note("warning", 0, what)] if stubs else ()))
+    if _ends_unanswered(session):
+        notes = (*notes, Note("info", 0, UNANSWERED))
     windows = file.windows.describe()
-    told: dict[str, JSON] = {MODEL_WINDOWS: windows, RUN_USD: file.run_usd}
-    about = {**session.about, **{key: value for key, value in told.items() if value}}
+    facts: dict[str, JSON] = {MODEL_WINDOWS: windows, RUN_USD: file.run_usd}
+    about = {**session.about, **{key: value for key, value in facts.items() if value}}
     return structs.replace(session, notes=notes, about=about)
 
 
+def _ends_unanswered(session: Session) -> bool:
+    """Whether the path ends in something that the tool sends, and that nothing in the log answers."""
+    for message in reversed(session.messages):
+        opening = session.blocks[message.start].text.lstrip() if message.stop > message.start else ""
+        if message.origin in ("answer", "summary") or opening.startswith(STOPPED):
+            return False
+        if message.origin == "tool" or (message.origin == "prompt" and not opening.startswith(COMMANDS)):
+            return True
+    return False
+
+
 def build_alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
-    """A session of lines that follow each other, whatever they say of their parents."""
+    """A session of lines that follow each other, whatever they say of their parents.
+
+    Args:
+        lines: The lines, in their order.
+        name: The id of the session.
+        known: Ids of answers that were billed elsewhere.
+    """
     limb = Limb(None, 0, lines, lines, list(range(len(lines))))
     path = _lay_path(limb, None, Builder(name, NAME), File(), known)
     return path.builder.build([look for _, look in path.looks])
@@ -238,7 +282,7 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
             boundary = file.boundary_of(entry)
             stays = (*file.preserved_lines.get(boundary.uuid, ()), *_between(boundary, entry, file)) if boundary else ()
             preserved = (found for uuid in stays if (found := path.find_draft(uuid)))
-            kept = (*(held for _, held in static), *preserved, draft)
+            kept = (*(message for _, message in static), *preserved, draft)
             path.looks.append((draft, observe_compaction(boundary, kept)))
         if _is_unsent(entry):
             path.looks.append((draft, observe_unsent(draft)))
@@ -258,7 +302,7 @@ def _between(boundary: Entry, summary: Entry, file: File) -> Iterator[str]:
 
 
 def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, file: File, known: Collection[str]) -> Draft:
-    """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
+    """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat the conversation."""
     builder, message, data = path.builder, entry.message, entry.data
     stored = message.get("content")
     sent = replace_inputs(stored, data) if entry.type == "assistant" else replace_results(stored, file.replaced)
@@ -282,6 +326,7 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
             id=entry.id,
             model=as_string(message.get("model")),
             usage=found,
+            settings=THINKING_STAYS if keeps_thinking(as_string(data.get("version"))) else {},
             sent_at=earlier.sent_at if earlier else before,
             answered_at=entry.at,
             stop_reason=as_string(message.get("stop_reason")) or None,
@@ -300,7 +345,7 @@ def _is_unsent(entry: Entry) -> bool:
 
 
 def _add_injection(path: Path, entry: Entry) -> Draft | None:
-    """Add what the tool put in beside the prompt; what is part of a result as sent stands there already."""
+    """Add what the tool injected; what was sent as part of a result is there already."""
     put = entry.put
     if put is None or (put.inside and put.call in path.notices):
         return None
@@ -316,7 +361,7 @@ def _add_snapshot(path: Path, static: tuple[tuple[str, Draft], ...], entry: Entr
         if old is None or [raw for raw, _ in old.parts] != blocks:
             snapshot[role] = path.builder.add_message(role, blocks, origin="system", sent_at=entry.at)
             if old is not None:
-                path.looks.append((snapshot[role], superseded(role, old, snapshot[role])))
+                path.looks.append((snapshot[role], observe_superseded(role, old, snapshot[role])))
     return tuple(snapshot.items())
 
 

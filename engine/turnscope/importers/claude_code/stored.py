@@ -1,6 +1,6 @@
 """What the transcript stores in another form than the one that was sent: inputs of tool calls, and large results.
 
-A block has the form that was sent. The stored form is kept beside it, in `Session.about`: inputs by call under `STORED_INPUTS`,
+A block has the form that was sent. The stored form is kept in `Session.about`: inputs by call under `STORED_INPUTS`,
 results by call under `STORED_RESULTS`, as a text or as the file that holds it, named from the folder of the transcript.
 """
 

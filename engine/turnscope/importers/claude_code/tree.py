@@ -31,7 +31,13 @@ class Limb:
     reach: list[int] = field(default_factory=list)  # per line, the lowest depth that it or a later one belongs to
 
     def find(self, table: Literal["marks", "on", "answered"], key: str, stop: int = END) -> int | None:
-        """The depth that a table of the whole path has for a key, below `stop`."""
+        """The depth that a table of the whole path has for a key, below `stop`.
+
+        Args:
+            table: `marks`: ids of answers and calls. `on`: uuids of lines. `answered`: calls with a result.
+            key: The id.
+            stop: Depths from here on do not count.
+        """
         if self.base is None:
             depth = getattr(self, table).get(key)
             return depth if depth is not None and depth < stop else None
@@ -45,7 +51,12 @@ class Limb:
         return None
 
     def list_lines(self, start: int, stop: int) -> list[Entry]:
-        """The chain of the whole path from depth `start` to `stop`."""
+        """The chain of the whole path from depth `start` to `stop`.
+
+        Args:
+            start: The first depth, from 0 at the root.
+            stop: The depth after the last one.
+        """
         parts: list[list[Entry]] = []
         limb: Limb | None = self
         while limb is not None and start < stop:
@@ -65,7 +76,7 @@ class Tree:
         self.calls: dict[str, tuple[str, ...]] = {}  # by line: those that it makes
         self.fragments: dict[str, list[Entry]] = {}
         self.results: dict[str, list[Entry]] = {}
-        self.asides: dict[str, list[Entry]] = {}  # by call: what the tool put in beside it or its result
+        self.asides: dict[str, list[Entry]] = {}  # by call: what the tool injected with it or its result
         self.anchors: dict[str, Entry] = {}  # attachment -> the line before it that is none
         self.home: dict[str, tuple[Limb, int]] = {}
 
@@ -88,7 +99,13 @@ class Tree:
                     self.asides.setdefault(entry.put.call, []).append(entry)
 
     def make_limb(self, leaf: Entry, also: Sequence[Entry] = (), *, kept: bool = True) -> Limb:
-        """The path that ends in `leaf`. `also`: lines that were added since; `kept`: further limbs may part from it."""
+        """The path that ends in a line.
+
+        Args:
+            leaf: The line.
+            also: Lines that were added since. They may belong to exchanges of the path.
+            kept: Whether further limbs may part from it.
+        """
         own: list[Entry] = []
         seen: set[str] = set()
         at: Entry | None = leaf
@@ -184,7 +201,7 @@ class Tree:
                     limb.whole += (result, *self._iter_injected(limb, result, depth))
 
     def _iter_injected(self, limb: Limb, result: Entry, depth: int) -> Iterator[Entry]:
-        """What the tool put in beside a result, or its call, where the path does not lead through it."""
+        """What the tool injected with a result, or its call, where the path does not lead through it."""
         for call in self.keys[result.uuid]:
             for aside in self.asides.get(call, ()) if limb.find("marks", call) is not None else ():
                 if limb.find("on", aside.uuid) is None:

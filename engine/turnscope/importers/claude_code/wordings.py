@@ -104,19 +104,19 @@ def _word_tasks(fields: Fields) -> str:
 def _make_sentence(before: str, key: str, behind: str = "") -> Callable[[Fields], str]:
     """A sentence around a field; nothing without it."""
 
-    def worded(fields: Fields) -> str:
+    def word(fields: Fields) -> str:
         reported = _get_path(fields) if key == "path" else _find_text(fields, key)
         return f"{before}{reported}{behind}" if reported else ""
 
-    return worded
+    return word
 
 
 def _make_plan_mode(what: str) -> Callable[[Fields], str]:
-    def worded(fields: Fields) -> str:
+    def word(fields: Fields) -> str:
         how, path = _find_text(fields, "reminderType"), _get_path(fields)
         return f"{what}{f' ({how} reminder)' if how else ''}.{f' The plan is in {path}.' if path else ''}"
 
-    return worded
+    return word
 
 
 def _word_edit(fields: Fields) -> str:
@@ -156,7 +156,7 @@ WORDED: dict[str, Callable[[Fields], str]] = {
     "skill_listing": _word_skills,
     "task_reminder": _word_tasks,
     "todo_reminder": _word_tasks,
-    "ultrathink_effort": _make_sentence("The user asked for this effort of reasoning: ", "level"),
+    "ultrathink_effort": _make_sentence("The user requested this effort of reasoning: ", "level"),
 }
 
 
@@ -203,7 +203,12 @@ def _get_text(fields: Fields) -> str:
 
 
 def get_nested(fields: Fields, *keys: str) -> Any:
-    """What stands at the end of a path of keys."""
+    """What stands at the end of a path of keys; None where there is nothing.
+
+    Args:
+        fields: The object to begin with.
+        *keys: The keys, the outermost first.
+    """
     found: Any = fields
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None

@@ -1,12 +1,12 @@
-"""Task folders of Cline and Roo Code: `api_conversation_history.json`, `ui_messages.json` and what lies beside them.
+"""Task folders of Cline and Roo Code: `api_conversation_history.json`, `ui_messages.json` and other files of the folder.
 
 Cline keeps the whole conversation and masks it: the mask stands in the UI messages, rewritten texts in `context_history.json`.
 So what was cut is known from the screen alone, where the history is missing.
 Roo (from 3.36) tags hidden messages and keeps summaries and markers among them; older versions deleted what they condensed, and
-what the UI still shows of it is put back. Tools that are written as XML inside texts become calls and results.
+what the UI still shows of it is restored. Tools that are written as XML inside texts become calls and results.
 
-`folder` reads the files, `markup` the XML, `timeline` builds messages and requests, `changes` tells what left the window.
-A folder, and longer than a mapping, because two files that do not align tell of one conversation, and two tools cut in ways of
+`folder` reads the files, `markup` the XML, `timeline` builds messages and requests, `changes` finds what left the window.
+A folder, and longer than a mapping, because two files that do not align hold one conversation, and two tools cut in ways of
 their own.
 """
 

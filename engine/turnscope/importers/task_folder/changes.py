@@ -1,4 +1,4 @@
-"""What left the window, as the task's files tell it: Cline's mask and rewritten texts, Roo's tags, summaries and markers.
+"""What left the window, as the task's files have it: Cline's mask and rewritten texts, Roo's tags, summaries and markers.
 
 Gives `Observed` edits over the addresses of a built session. Where the files do not say at which request a change first showed,
 the screen's events and their times decide.
@@ -38,7 +38,13 @@ class Placed:
 
 
 def observe_changes(folder: Folder, rows: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
-    """Every change that the files tell of."""
+    """Every change that the files record.
+
+    Args:
+        folder: The task.
+        rows: Its timeline as messages, in order.
+        session: The session that was built of them.
+    """
     if folder.is_roo:
         yield from _observe_roo(folder, rows, session)
     else:

@@ -1,6 +1,6 @@
 """The files of one task as values: the stored history, what the screen showed, stored edits, and who wrote them.
 
-Holds reading and recognition; no messages are built here. Whatever is malformed is passed over and noted.
+Holds reading and recognition; no messages are built here. Whatever is malformed is skipped and noted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Call:
 
     @property
     def text(self) -> str:
-        """What the user's message of this request said, environment included."""
+        """The text of the user's message of this request, environment included."""
         return as_string(self.info.get("request"))
 
 
@@ -81,24 +81,31 @@ class Folder:
         cached = [
             (as_number(r.get("tokensIn")), as_number(r.get("cacheReads")) + as_number(r.get("cacheWrites"))) for r in rows
         ]
-        return self.is_roo and all(given >= part for given, part in cached)
+        return self.is_roo and all(prompt >= part for prompt, part in cached)
 
     @measured
     def find_usage(self, call: Call) -> Usage | None:
         """What was billed for a request; None where the log does not say."""
         names = ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
-        given, out, reads, writes = (parse_count(call.info.get(name), name) for name in names)
+        prompt, out, reads, writes = (parse_count(call.info.get(name), name) for name in names)
         if self.is_roo and (self._total or call.info.get("apiProtocol") == "openai"):
-            given = max(0, given - reads - writes)
-        return drop_empty(Usage(given, writes, reads, out))
+            prompt = max(0, prompt - reads - writes)
+        return drop_empty(Usage(prompt, writes, reads, out))
 
-    def find_model(self, call: Call, said: str, answer: Mapping[str, JSON]) -> str:
-        """The model of a request, from its answer, its event, the environment it describes, or the task's metadata."""
+    def find_model(self, call: Call, text: str, answer: Mapping[str, JSON]) -> str:
+        """The model of a request, from its answer, its event, the environment it describes, or the task's metadata; "" =
+        unknown.
+
+        Args:
+            call: The request.
+            text: What its prompt says.
+            answer: The stored message of its answer; empty where there is none.
+        """
         for holder in (answer, call.event):
             info = holder.get("modelInfo")
             if isinstance(info, Mapping) and as_string(info.get("modelId")):
                 return as_string(info["modelId"])
-        if found := _MODEL.search(said):
+        if found := _MODEL.search(text):
             return found[1].strip()
         used = self.metadata.get("model_usage") if isinstance(self.metadata, Mapping) else None
         rows = [row for row in used if isinstance(row, Mapping)] if isinstance(used, list) else []
@@ -121,15 +128,15 @@ def open_folder(source: Source) -> Folder:
         screen = _read_list(source, SCREEN, is_screen) or _read_list(source, OLD_SCREEN, is_screen)
     both = bool(screen and history)
     if not screen:
-        notes.append(Note("warning", 0, f"{SCREEN} is not beside this file: usage, times and cuts are not known"))
+        notes.append(Note("warning", 0, f"{SCREEN} is not in this file's folder: usage, times and cuts are not known"))
     if not history:
         notes.append(
-            Note("warning", 0, f"{HISTORY} is not beside this file: messages are put together from what the screen showed")
+            Note("warning", 0, f"{HISTORY} is not in this file's folder: messages are put together from what the screen showed")
         )
     named = source.path.absolute().name if inside else source.path.name in MAIN and source.path.absolute().parent.name
     rows = [[row if isinstance(row, dict) else {} for row in rows] for rows in (history or [], screen or [])]
     if odd := sum(not row for part in rows for row in part):
-        notes.append(Note("warning", 0, f"{odd} entries are no objects and were passed over"))
+        notes.append(Note("warning", 0, f"{odd} entries are no objects and were skipped"))
     return Folder(
         named or source.path.stem,
         rows[0],

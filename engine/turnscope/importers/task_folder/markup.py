@@ -41,7 +41,7 @@ class _Written(NamedTuple):
     """A call inside a text."""
 
     name: str
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     start: int
     stop: int
 
@@ -176,7 +176,7 @@ def _insert_calls(
             if text[at : call.start].strip():
                 yield ContentPart({**piece.raw, "text": text[at : call.start]}, piece.block)
             yield ContentPart(
-                {"type": "tool_use", "id": ids[place, call.start], "name": call.name, "input": call.given}, piece.block
+                {"type": "tool_use", "id": ids[place, call.start], "name": call.name, "input": call.arguments}, piece.block
             )
             at = call.stop
         if text[at:].strip():

@@ -1,7 +1,7 @@
 """From a task's files to a session: which request sent which stored messages, and what the screen alone still knows.
 
 An `api_req_started` is shown before its message is stored. So Cline's `conversationHistoryIndex` names the message before the
-one that was sent; Roo names none, and times tell. Requests whose messages an older Roo deleted when it condensed are put back
+one that was sent; Roo names none, and times decide. Requests whose messages an older Roo deleted when it condensed are restored
 from the screen, which repeats each message in full.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 from turnscope.importers.task_folder.changes import Placed, observe_changes
 from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows
 from turnscope.importers.task_folder.markup import ContentPart, find_result_tool, unfold
+from turnscope.reading.content_blocks import make_image
 from turnscope.reading.source import parse_json
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.content import extract_text
@@ -57,12 +58,19 @@ class Plot:
     def store(self, until: int) -> None:
         """Add stored messages up to and without position `until`."""
         for at in range(self.next, until):
-            if (message := self.folder.history[at]) and is_said(message):
+            if (message := self.folder.history[at]) and is_spoken(message):
                 self.rows.append(Row(message["role"], message.get("content"), at, message, as_number(message.get("ts")), at))
         self.next = max(self.next, until)
 
     def say(self, role: str, content: list[JSON], ts: float, place: int) -> None:
-        """Add a message that the screen alone knows."""
+        """Add a message that the screen alone knows.
+
+        Args:
+            role: The role of the message.
+            content: Its blocks. Without any nothing is added.
+            ts: When it was sent, in milliseconds since the epoch; 0 = unknown.
+            place: Its position in the conversation with the API, from 0.
+        """
         if content:
             self.rows.append(Row(role, content, -1, {}, ts, place))
         self.place = place + 1
@@ -77,7 +85,7 @@ def build_session(folder: Folder) -> Session:
     drafts = _add_messages(builder, plot, contents)
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
-        builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
+        builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were restored from the screen")
     found = find_windows(extract_text(row.content) for row in plot.rows if row.role == "user")
     builder.window = found[-1] if found else None
     rows = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
@@ -85,7 +93,7 @@ def build_session(folder: Folder) -> Session:
 
 
 def lay_out(folder: Folder) -> Plot:
-    """Messages in the order in which they were said, each request behind the last message that it sent."""
+    """Messages in the order of the conversation, each request behind the last message that it sent."""
     plot = Plot(folder)
     places = _find_places(folder)
     for n, call in enumerate(folder.calls):
@@ -94,13 +102,13 @@ def lay_out(folder: Folder) -> Plot:
         if user is None:
             place = _get_ordinal(call, plot.place)
             if plot.answers[-1:] != [None] or plot.rows[-1:] == [] or plot.rows[-1].place != place:  # else it was tried again
-                plot.say("user", _split_shown(call.text), call.ts, place)
+                plot.say("user", [*_split_shown(call.text), *_find_images(folder, n)], call.ts, place)
         else:
             plot.store(user + 1)
         plot.sent.append(len(plot.rows))
         answer = user + 1 if user is not None else -1
         stored = folder.history[answer] if 0 <= answer < len(folder.history) else {}
-        if not gone and plot.next == answer and user != after and is_said(stored) and stored["role"] == "assistant":
+        if not gone and plot.next == answer and user != after and is_spoken(stored) and stored["role"] == "assistant":
             plot.store(answer + 1)
         elif gone or (after is None and plot.rows):
             following = folder.calls[n + 1].text if n + 1 < len(folder.calls) else ""
@@ -117,7 +125,7 @@ def _get_ordinal(call: Call, otherwise: int) -> int:
     return before + 1 if isinstance(before, int) else otherwise
 
 
-def is_said(message: Mapping[str, JSON]) -> bool:
+def is_spoken(message: Mapping[str, JSON]) -> bool:
     """Whether a stored entry is a message of the conversation: no summary, no marker, nothing without a role."""
     if message.get("isSummary") or message.get("isTruncationMarker"):
         return False
@@ -126,7 +134,7 @@ def is_said(message: Mapping[str, JSON]) -> bool:
 
 def _find_places(folder: Folder) -> list[int | None]:
     """Per request the stored position of the user's message that it sent; None where the history no longer holds it."""
-    users = [i for i, m in enumerate(folder.history) if m and is_said(m) and m["role"] == "user"]
+    users = [i for i, m in enumerate(folder.history) if m and is_spoken(m) and m["role"] == "user"]
     calls = folder.calls
     named = [call.event.get("conversationHistoryIndex") for call in calls]
     if any(isinstance(index, int) for index in named):
@@ -146,7 +154,7 @@ def _find_places(folder: Folder) -> list[int | None]:
 
 
 def _split_shown(text: str) -> list[JSON]:
-    """A user's message as the screen repeats it: what was said, and the environment behind it."""
+    """A user's message as the screen repeats it: the text, and the environment after it."""
     prompt, mark, environment = text.partition(f"\n\n{_ENVIRONMENT}")
     parts = [prompt, mark.strip() + environment if mark else ""]
     return [{"type": "text", "text": part} for part in parts if part.strip()]
@@ -154,17 +162,39 @@ def _split_shown(text: str) -> list[JSON]:
 
 def _make_answer(call: Call, following: str, n: int) -> list[JSON]:
     """An answer as the screen showed it. `following`: the next message, whose header names the tool that was called."""
-    texts = [as_string(e.get("text")) for e in call.after if e.get("type") == "say" and e.get("say") == "text"]
-    blocks: list[JSON] = [{"type": "text", "text": text} for text in texts if text.strip()]
+    blocks = [block for event in call.after for block in _convert_shown(event)]
     name = find_result_tool(following)
     events = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and as_string(e.get("text"))]
     if name and events:
-        blocks.append(
-            {"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _parse_input(as_string(events[0].get("text")))}
-        )
+        arguments = _parse_input(as_string(events[0].get("text")))
+        blocks.append({"type": "tool_use", "id": f"screen-{n}", "name": name, "input": arguments})
     elif events:
         blocks.append({"type": "text", "text": as_string(events[0].get("text"))})
-    return blocks
+    ended = {as_string(event.get("text")) for event in events[1:] if event.get("say") == "completion_result"}
+    return blocks + [{"type": "text", "text": text} for text in sorted(ended - {as_string(e.get("text")) for e in events[:1]})]
+
+
+def _convert_shown(event: Mapping[str, JSON]) -> list[JSON]:
+    """What the model wrote of an event: its reasoning, a text, or the response of the plan mode."""
+    text = as_string(event.get("text"))
+    if not text.strip():
+        return []
+    if event.get("say") == "reasoning":
+        return [{"type": "thinking", "thinking": text}]
+    if event.get("say") == "text":
+        return [{"type": "text", "text": text}]
+    if event.get("ask") == "plan_mode_respond":
+        return [{"type": "text", "text": as_string(_parse_input(text).get("response")) or text}]
+    return []
+
+
+def _find_images(folder: Folder, n: int) -> list[JSON]:
+    """The images that the user sent with request `n`, as far as the screen holds them."""
+    first = next((at for at, event in enumerate(folder.screen) if event is folder.calls[0].event), 0)
+    ahead = folder.calls[n - 1].after if n else folder.screen[:first]
+    shown = [event for event in ahead if event.get("say") in ("user_feedback", "text", "task") or event.get("type") == "ask"]
+    lists = [images for event in shown if isinstance(images := event.get("images"), list)]
+    return [make_image(one) for images in lists for one in images if isinstance(one, str) and one.startswith("data:image/")]
 
 
 def _parse_input(text: str) -> dict[str, JSON]:
@@ -191,7 +221,7 @@ def _add_message(builder: Builder, n: int, row: Row, content: str | list[Content
 
 
 def _infer_origin(role: str, content: str | list[ContentPart]) -> str:
-    """A prompt is what a person said, in a message of their own or as the result of a tool that asked them."""
+    """A prompt is a person's text, in a message of their own or as the result of a tool with a question."""
     if role != "user":
         return "answer"
     pieces = [ContentPart({"type": "text", "text": content}, 0)] if isinstance(content, str) else content

@@ -193,7 +193,7 @@ def _find_last_text(last: JSON, text: str) -> str:
 
 
 def _describe_attachments(attached: list[JSON]) -> str:
-    """Describe what is attached to the newest message, as far as the model can tell without seeing it."""
+    """Describe what is attached to the newest message, as far as the model can know without seeing it."""
     found = [(attachments.read_text_file(raw), attachments.read_image(raw), raw) for raw in attached]
     descriptions = [
         f"the file {file[0]} ({len(file[1]):,} characters)"
@@ -255,7 +255,7 @@ def _write_text(text: str, results: list[JSON], size: int, messages: int) -> str
     if results:
         result = extract_text(results[-1].get("content"))
         first = next((line for line in result.splitlines() if line.strip()), "")[:120]
-        weight = "They now weigh on every later request of this chat."
+        weight = "They count toward every later request of this chat."
         return f"The tool gave {len(result):,} characters, beginning with: {first}\n{weight}"
     start = " ".join(text.split())[:160]
     return (

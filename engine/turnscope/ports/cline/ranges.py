@@ -111,7 +111,12 @@ class History:
 
 
 def find_starts(session: Session, index: Index) -> tuple[int, ...]:
-    """Return where messages begin as a provider sees them: neighbours of one role are one message unless fenced."""
+    """Return where messages begin as a provider sees them: neighbours of one role are one message unless fenced.
+
+    Args:
+        session: The session.
+        index: Its index.
+    """
     found: list[int] = []
     before = None
     for start in index.messages:
@@ -190,7 +195,12 @@ def get_block_text(raw: Any) -> str:
 
 
 def replace_text(raw: Any, text: str) -> JSON:
-    """Return the block with another text; the block itself if `get_block_text` finds none to replace."""
+    """Return the block with another text; the block itself if `get_block_text` finds none to replace.
+
+    Args:
+        raw: The block, as the Messages API has it.
+        text: The new text, of a text block or of a result's first text.
+    """
     if raw.get("type") == "text":
         return {**raw, "text": text}
     content = raw.get("content") if raw.get("type") == "tool_result" else None

@@ -41,7 +41,12 @@ class Reading(NamedTuple):
 
 
 def rewrite_reads(history: History, state: State) -> tuple[dict[int, Entry], set[int]]:
-    """Rewrite all reads of each file but the last. Return the stored edits, and the messages that changed."""
+    """Rewrite all reads of each file but the last. Return the stored edits, and the messages that changed.
+
+    Args:
+        history: The conversation.
+        state: What the task carries so far.
+    """
     entries = dict(state.entries)
     changed: set[int] = set()
     mentions: dict[int, tuple[str, tuple[str, ...], int]] = {}
@@ -94,7 +99,13 @@ def compute_saved_share(history: History, state: State, entries: Mapping[int, En
 
 
 def replace_as_javascript(text: str, search: str, instead: str) -> str:
-    """Replace a text as JavaScript's `text.replace(search, instead)` does: once, with `$` patterns in `instead`."""
+    """Replace a text as JavaScript's `text.replace(search, instead)` does: once, with `$` patterns in `instead`.
+
+    Args:
+        text: The text.
+        search: The text that is looked for; no pattern.
+        instead: What replaces it. `$&`, `$$` and the like mean what they mean in JavaScript.
+    """
     at = text.find(search)
     if at < 0:
         return text

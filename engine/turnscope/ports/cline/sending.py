@@ -38,6 +38,11 @@ def find_places(history: History, state: State, touched: Iterable[int]) -> list[
     """Return where the `touched` messages are in the request; nowhere if they are hidden.
 
     A range that ends before it begins (truncating one message is enough) sends the first pair, or its answer, twice.
+
+    Args:
+        history: The conversation.
+        state: What the task carries.
+        touched: Numbers of the messages; others than the conversation's are left out.
     """
     start, there, found = state.start, len(history), []
     for message in sorted(set(touched)):
@@ -49,7 +54,13 @@ def find_places(history: History, state: State, touched: Iterable[int]) -> list[
 
 
 def find_lost(history: History, state: State, found: Sequence[Place]) -> frozenset[int]:
-    """Return the messages whose bare text gives way to missing results, in the stored history too, unless it was edited."""
+    """Return the messages whose bare text gives way to missing results, in the stored history too, unless it was edited.
+
+    Args:
+        history: The conversation.
+        state: What the task carries.
+        found: The places of the messages that may have changed.
+    """
     gone = [
         place.message
         for place in found
@@ -62,7 +73,13 @@ def find_lost(history: History, state: State, found: Sequence[Place]) -> frozens
 
 
 def build_content(history: History, state: State, place: Place) -> str | list[Item]:
-    """Return the content of a message as it is sent. A bare text stays one."""
+    """Return the content of a message as it is sent. A bare text stays one.
+
+    Args:
+        history: The conversation.
+        state: What the task carries.
+        place: Where the message is in the request.
+    """
     content = history.get_content(place.message)
     alone, user = len(history) <= 1, history.get_role(place.message) == "user"
     pending = list_calls(history, place.before) if user and not alone else []
@@ -80,6 +97,12 @@ def yield_edits(envelope: Envelope, history: History, message: int, content: str
     """Yield the edits that make the blocks of a message what is sent; none if they are. Return the envelope after them.
 
     Blocks that keep their order are replaced one by one. A message with new or moved blocks is replaced as a whole.
+
+    Args:
+        envelope: The envelope.
+        history: The conversation.
+        message: The number of the message.
+        content: What is sent of it, as `build_content` returns it.
     """
     addresses = history.list_addresses(message)
     plain = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
@@ -106,7 +129,7 @@ def yield_edits(envelope: Envelope, history: History, message: int, content: str
 
 def _explain(message: int, body: Placeholder) -> tuple[Any, str]:
     if body is None:
-        return "restore", f"message {message} is sent as it was said"
+        return "restore", f"message {message} is sent verbatim"
     if body == ():
         return "repair", f"message {message}: this result's call is hidden, or unknown"
     if len(body) == 1 and body[0].kind != "empty" and body[0].ref is None:
@@ -115,7 +138,13 @@ def _explain(message: int, body: Placeholder) -> tuple[Any, str]:
 
 
 def build_inserted(history: History, message: int, content: str | list[Item]) -> tuple[Part, ...]:
-    """Return a whole message as the parts of a placeholder."""
+    """Return a whole message as the parts of a placeholder.
+
+    Args:
+        history: The conversation.
+        message: The number of the message.
+        content: What is sent of it, as `build_content` returns it.
+    """
     items = [Item(at, None) for at in history.list_addresses(message)] if isinstance(content, str) else content
     parts = tuple(_build_part(history, message, item) for item in items)
     return parts or (Part(history.get_role(message), "empty"),)
@@ -135,7 +164,12 @@ def _group_runs(addresses: Sequence[int]) -> list[Span]:
 
 
 def list_calls(history: History, message: int) -> list[str]:
-    """Return the ids of an answer's tool calls; [] for any other message."""
+    """Return the ids of an answer's tool calls; [] for any other message.
+
+    Args:
+        history: The conversation.
+        message: The number of the message; -1 = no message.
+    """
     shown = history.get_role(message) == "assistant" and message not in history.summed
     content = history.get_content(message) if shown else ""
     items = [] if isinstance(content, str) else [Item(at, raw) for at, raw in content]

@@ -1,8 +1,7 @@
 """What Cline's SDK changes in the messages of a request: long texts, outdated file reads, and calls without a result.
 
 Pure, apart from `Builder`, which remembers the reads that were found outdated. Ported from
-`sdk/packages/core/src/session/services/message-builder.ts` (cline/cline 21cb8d2525). The budgets of all text (6,000,000
-bytes) and of media are not ported.
+`sdk/packages/core/src/session/services/message-builder.ts` (cline/cline 21cb8d2525). The budget of media is not ported.
 """
 
 from __future__ import annotations
@@ -10,17 +9,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from turnscope.ports.cline_sdk.messages import Message, count_units, holds_only_results, write_json
 
 RESULT_MOST, FILE_MOST, ANSWER_MOST = 8_000, 50_000, 200_000
+MARKUP_MOST, MARKUP_COUNT = 12_000, 8  # characters of an answer that repeats calls as text; how many calls make that
+TEXT_MOST = 6_000_000  # bytes of all texts of a request
+TEXT_LEAST, ANSWER_LEAST = 2_000, 40_000  # bytes that stay of a text, and of an answer
 OUTDATED_LEAST = 65_536  # bytes that outdated reads must save before they are removed
 READING = ("read", "read_files")
 OUTDATED = "[outdated - see the latest file content]"
 # Our wording, at the length of the original (60 characters).
 NO_RESULT = "The tool was interrupted, and nothing came back in response."
+_MARKUP = re.compile(
+    r"<\s*(?:[|\uff5c]\s*)?DSML\s*(?:[|\uff5c]\s*)?(?:tool_calls|invoke)\b[^>]*>"
+    r"|<\s*/?\s*(?:tool_calls?|function_calls?|invoke)\b[^>]*>",
+    re.IGNORECASE | re.ASCII,
+)
+FITTED = " to fit provider request budget"
 _QUERY = re.compile(r"^(.*):(\d+)-(EOF|\d+)$", re.DOTALL)
 
 
@@ -31,27 +41,27 @@ class Builder:
     result_most: int = RESULT_MOST
     file_most: int = FILE_MOST
     outdated_least: int = OUTDATED_LEAST
+    text_most: int = TEXT_MOST
+    answer_most: int = ANSWER_MOST
+    markup_most: int = MARKUP_MOST
     gone: dict[str, set[str]] = field(default_factory=dict)  # keys of outdated reads, by call
 
     def build(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages as they are sent. Unchanged ones are the same objects."""
         readings = _Readings(messages)
         self._commit(messages, readings)
-        return [self._build_message(message, readings) for message in add_missing_results(messages)]
+        built = [self._build_message(message, readings) for message in add_missing_results(messages)]
+        return fit_texts(built, self.text_most)
 
     def _build_message(self, message: Message, readings: _Readings) -> Message:
         content = message["content"]
         if isinstance(content, str):
-            return (
-                message
-                if message["role"] == "user"
-                else _replace_content(message, cut(content, ANSWER_MOST, "assistant text "))
-            )
+            return message if message["role"] == "user" else _replace_content(message, self._cut_answer(content))
         return _replace_content(message, [self._build_block(block, message["role"], readings) for block in content])
 
     def _build_block(self, block: Any, role: str, readings: _Readings) -> Any:
         if block["type"] == "text" and role == "assistant":
-            return {**block, "text": cut(block["text"], ANSWER_MOST, "assistant text ")}
+            return {**block, "text": self._cut_answer(block["text"])}
         if block["type"] == "file":
             return {**block, "content": cut(block["content"], self.file_most)}
         if block["type"] != "tool_result":
@@ -65,6 +75,12 @@ class Builder:
         name = {"text": "text", "file": "content"}
         cuts = [{**p, name[p["type"]]: cut(p[name[p["type"]]], self.result_most)} if p["type"] in name else p for p in content]
         return {**block, "content": cuts}
+
+    def _cut_answer(self, text: str) -> str:
+        long = count_units(text) > self.markup_most
+        if long and sum(1 for _ in islice(_MARKUP.finditer(text), MARKUP_COUNT)) == MARKUP_COUNT:
+            return cut(text, self.markup_most, "assistant text ", " due to repeated tool-call markup")
+        return cut(text, self.answer_most, "assistant text ")
 
     def _commit(self, messages: Sequence[Message], readings: _Readings) -> None:
         """Note outdated reads, once the new ones save enough bytes together."""
@@ -105,7 +121,7 @@ class _Readings:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.names: dict[str, str] = {}
-        self.asked: dict[str, list[str]] = {}
+        self.requested: dict[str, list[str]] = {}
         self.newest: dict[str, str] = {}
         self.whole: dict[str, str] = {}
         for number, message in enumerate(messages):
@@ -115,7 +131,7 @@ class _Readings:
                 elif block["type"] == "tool_use":
                     self.names[block["id"]] = block["name"].lower()
                     if self.names[block["id"]] in READING:
-                        self.asked[block["id"]] = list(dict.fromkeys(_iter_requested(block.get("input"))))
+                        self.requested[block["id"]] = list(dict.fromkeys(_iter_requested(block.get("input"))))
                 elif block["type"] == "tool_result" and self.is_reading(block):
                     for key in self.get_keys(block):
                         self.newest[key] = block["tool_use_id"]
@@ -128,8 +144,8 @@ class _Readings:
         return name in READING and block.get("is_error") is not True
 
     def get_keys(self, block: Mapping[str, Any]) -> list[str]:
-        """Return what a result says that it holds, or else what its call asked for."""
-        return list(dict.fromkeys(_iter_keys(block["content"]))) or self.asked.get(block["tool_use_id"], [])
+        """Return what a result says that it holds, or else what its call requested."""
+        return list(dict.fromkeys(_iter_keys(block["content"]))) or self.requested.get(block["tool_use_id"], [])
 
     def is_outdated(self, key: str, call: str) -> bool:
         """Return whether the same part, or the whole file, was read again later."""
@@ -186,18 +202,148 @@ def _build_missing_result(call: str, name: str) -> dict[str, Any]:
     }
 
 
-def cut(text: str, most: int, what: str = "") -> str:
-    """Cut the middle out of a text that is longer than `most` characters, including the mark for the cut."""
+def cut(text: str, most: int, what: str = "", why: str = "") -> str:
+    """Cut the middle out of a text that is longer than `most` characters, including the mark for the cut.
+
+    Args:
+        text: The text.
+        most: UTF-16 units that may stay, the mark included.
+        what: What the text is, with a space after it, for the mark; "" = it is not named.
+        why: Why it is cut, with a space before it, for the mark.
+    """
     size = count_units(text)
     if size <= most:
         return text
     half, shown = 0, ""
     left = size - most
     for _ in range(2):  # the mark says how much is missing, and needs room itself
-        mark = f"\n\n...[{what}truncated{': omitted' if what else ''} {left} chars]...\n\n"
+        mark = f"\n\n...[{what}truncated{': omitted' if what else ''} {left} chars{why}]...\n\n"
         half = max(0, (most - len(mark)) // 2)
         left, shown = max(0, size - 2 * half), mark
     return f"{text[:half]}{shown}{text[size - half :] if half else ''}"
+
+
+class _Place(NamedTuple):
+    """A text inside of messages that may be cut: what holds it, its key there, and whether an answer says it."""
+
+    holder: Any
+    key: Any
+    answer: bool = False
+
+    @property
+    def text(self) -> str:
+        return str(self.holder[self.key])
+
+    @property
+    def size(self) -> int:
+        return _count_bytes(self.text)
+
+
+def fit_texts(messages: list[Message], most: int) -> list[Message]:
+    """Cut the longest texts until all have at most so many bytes: results and answers first, arguments of calls last.
+
+    Args:
+        messages: The messages.
+        most: Bytes that their texts may have together.
+    """
+    total = sum(_count_text(message) for message in messages)
+    if total <= most:
+        return messages
+    copied = deepcopy(messages)
+    texts: list[_Place] = []
+    arguments: list[_Place] = []
+    for message in copied:
+        _collect_texts(message, texts, arguments)
+    for place in [*sorted(texts, key=_get_rank), *sorted(arguments, key=_get_rank)]:
+        least, size = ANSWER_LEAST if place.answer else TEXT_LEAST, place.size
+        if total <= most:
+            break
+        if size > least:
+            what = "assistant text " if place.answer else ""
+            place.holder[place.key] = _cut_to_bytes(place.text, max(least, size - (total - most)), what)
+            total -= size - place.size
+    return copied
+
+
+def _get_rank(place: _Place) -> int:
+    return -place.size
+
+
+def _cut_to_bytes(text: str, most: int, what: str) -> str:
+    low, high, best = 0, count_units(text), cut(text, 0, what, FITTED)
+    while low <= high:
+        middle = (low + high) // 2
+        made = cut(text, middle, what, FITTED)
+        if _count_bytes(made) <= most:
+            best, low = made, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _count_text(message: Message) -> int:
+    content = message["content"]
+    return _count_bytes(content) if isinstance(content, str) else sum(map(_count_block, content))
+
+
+def _count_block(block: Any) -> int:
+    field = {"text": "text", "thinking": "thinking", "file": "content"}.get(block.get("type"))
+    if field:
+        return _count_bytes(block[field])
+    if block.get("type") == "tool_use":
+        return _count_values(block.get("input"))
+    if block.get("type") != "tool_result":
+        return 0
+    content = block["content"]
+    return _count_bytes(content) if isinstance(content, str) else sum(map(_count_result_part, content))
+
+
+def _count_result_part(part: Any) -> int:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in ("text", "file"):
+        return _count_bytes(part["text" if kind == "text" else "content"])
+    return 0 if kind == "image" or not isinstance(part, Mapping) else _count_values(part)
+
+
+def _count_values(value: Any) -> int:
+    if isinstance(value, str):
+        return _count_bytes(value)
+    if isinstance(value, Mapping):
+        return 0 if value.get("type") == "image" else sum(map(_count_values, value.values()))
+    return sum(map(_count_values, value)) if isinstance(value, list) else 0
+
+
+def _collect_texts(message: Any, texts: list[_Place], arguments: list[_Place]) -> None:
+    answer = message["role"] == "assistant"
+    if isinstance(message["content"], str):
+        texts += [_Place(message, "content", answer)] if answer else []
+        return
+    for block in message["content"]:
+        kind = block.get("type")
+        if kind == "tool_use":
+            _collect_values(block.get("input"), arguments)
+        elif kind == "text" and answer:
+            texts.append(_Place(block, "text", answer))
+        elif kind == "tool_result" and isinstance(block["content"], str):
+            texts.append(_Place(block, "content"))
+        elif kind == "tool_result":
+            for part in block["content"]:
+                field = {"text": "text", "file": "content", "image": ""}.get(part.get("type"))
+                if field:
+                    texts.append(_Place(part, field))
+                elif field is None:
+                    _collect_values(part, texts)
+
+
+def _collect_values(value: Any, into: list[_Place]) -> None:
+    if isinstance(value, Mapping) and value.get("type") == "image":
+        return
+    pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in pairs:
+        if isinstance(part, str):
+            into.append(_Place(value, key))
+        else:
+            _collect_values(part, into)
 
 
 def _replace_content(message: Message, content: Any) -> Message:

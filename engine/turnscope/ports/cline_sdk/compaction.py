@@ -44,7 +44,7 @@ PROMPT = (
 
 
 class SummaryFailed(Exception):
-    """The model could not be asked for a summary, or its answer broke off."""
+    """The model could not be called for a summary, or its answer broke off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What a summariser is asked: the whole text, its parts, and the most tokens of its answer."""
+    """The question to a summariser: the whole text, its parts, and the most tokens of its answer."""
 
     text: str
     conversation: str
@@ -146,7 +146,9 @@ def summarise_head(
     now: int,
     summarise: Summarise,
 ) -> tuple[list[Message], Projection] | None:
-    """Put a summary in place of all but the newest messages.
+    """Return the transcript with a summary in place of all but the newest messages, and its projection.
+
+    None if there is nothing to summarise.
 
     Args:
         messages: The transcript.
@@ -155,10 +157,7 @@ def summarise_head(
         model: Facts of the model.
         active: Whether `model` is the model of the session, to which the budget applies.
         now: The time in milliseconds.
-        summarise: Asks the model.
-
-    Returns:
-        The shorter transcript and its projection; None if there is nothing to summarise.
+        summarise: Calls the model.
 
     Raises:
         SummaryFailed: There is no summary.
@@ -170,32 +169,34 @@ def summarise_head(
     newest = next((i for i in range(at - 1, -1, -1) if port.get_kind(head[i]) == "compaction_summary"), -1)
     previous = str((head[newest].get("metadata") or {}).get("summary") or "") if newest >= 0 else ""
     fresh = head[newest + 1 :]
-    if not fresh:
-        return None
-    known = port.compute_usable(model.get("contextWindow"), model.get("maxInputTokens"))
-    least = port.SUMMARY_LEAST
-    limit = known if known is not None else max(budget.most, budget.trigger, least) if active else least
-    room = limit - port.estimate_tokens(port.count_units(build_request_text(previous, "", find_touched_files(head))))
-    if room <= 0:
+    room = _compute_room(budget, model, active, build_request_text(previous, "", find_touched_files(head)))
+    if not fresh or room <= 0:
         return None
     done = project(fresh, max(1, room), "agentic_summary")
     if done.status == "failed":
         return None
     files, conversation = find_touched_files(done.messages), render_messages(done.messages)
-    output = model.get("maxTokens")
-    output = min(port.SUMMARY_OUTPUT, math.floor(output)) if port.is_positive(output) else port.SUMMARY_OUTPUT  # type: ignore[arg-type]
-    text = summarise(
-        SummaryRequest(
-            build_request_text(previous, conversation, files),
-            conversation=conversation,
-            previous=previous,
-            files=files,
-            output=output,
-        )
-    ).strip()
+    request, output = build_request_text(previous, conversation, files), _compute_output(model)
+    text = summarise(SummaryRequest(request, conversation=conversation, previous=previous, files=files, output=output)).strip()
     if not text:
         return None
     return [_build_summary(_append_files(text, files), files, messages, head, now), *messages[at:]], done
+
+
+def _compute_room(budget: Budget, model: Mapping[str, Any], active: bool, request: str) -> float:
+    """Tokens that a conversation may have in a request for a summary; `request`: its text without one."""
+    known = port.compute_usable(model.get("contextWindow"), model.get("maxInputTokens"))
+    least = port.SUMMARY_LEAST
+    limit = known if known is not None else max(budget.most, budget.trigger, least) if active else least
+    return limit - port.estimate_tokens(port.count_units(request))
+
+
+def _compute_output(model: Mapping[str, Any]) -> int:
+    """Return the most tokens of a summary: what its model was set to, or else its output limit up to a maximum."""
+    chosen, limit = model.get("maxOutputTokens"), model.get("maxTokens")
+    if chosen is not None and port.is_positive(chosen):
+        return int(chosen)
+    return min(port.SUMMARY_OUTPUT, int(limit)) if limit is not None and port.is_positive(limit) else port.SUMMARY_OUTPUT
 
 
 def _append_files(text: str, files: Mapping[str, Sequence[str]]) -> str:
@@ -221,7 +222,13 @@ def _build_summary(
 
 
 def build_request_text(previous: str, conversation: str, files: Mapping[str, Sequence[str]]) -> str:
-    """Return the text that the summariser is sent."""
+    """Return the text that the summariser is sent.
+
+    Args:
+        previous: The previous summary; "" = none.
+        conversation: The messages as text.
+        files: Paths under `readFiles` and `modifiedFiles`.
+    """
     read, edited = (", ".join(files[name]) or "none" for name in ("readFiles", "modifiedFiles"))
     parts = [f"{PROMPT}Read: {read}\nEdited: {edited}"]
     parts += [f"Previous summary:\n{previous.strip()}"] if previous.strip() else []
@@ -274,21 +281,36 @@ class StoredCompaction:
 
 
 def store(source: Sequence[Message], messages: Sequence[Message]) -> StoredCompaction:
-    """Return the state to store."""
+    """Return the state to store.
+
+    Args:
+        source: The transcript that was compacted.
+        messages: What replaces it.
+    """
     return StoredCompaction(
         len(source), hash_prefix(source, len(source)), _make_key(source[-1]) if source else "", tuple(messages)
     )
 
 
 def apply_stored(state: StoredCompaction, history: Sequence[Message]) -> list[Message] | None:
-    """Replace the compacted start of a history; None if that start has changed."""
+    """Replace the compacted start of a history; None if that start has changed.
+
+    Args:
+        state: What `store` returned.
+        history: The transcript now.
+    """
     if state.count > len(history) or hash_prefix(history, state.count) != state.hash:
         return None
     return [*state.messages, *history[state.count :]]
 
 
 def hash_prefix(messages: Sequence[Message], count: int) -> str:
-    """Return the hash of the first `count` messages, without their ids."""
+    """Return the hash of the first `count` messages, without their ids.
+
+    Args:
+        messages: The transcript.
+        count: How many of its messages.
+    """
     names = ("role", "content", "agent", "sessionId", "metadata", "modelInfo", "metrics")
     lines = ["cline-session-compaction-source-v2", str(count)]
     lines += (port.write_json([[name, message.get(name)] for name in names]) for message in messages[:count])

@@ -14,6 +14,7 @@ from typing import Any
 from turnscope.ports.cline_sdk.messages import READ_MOST, Message, count_units, get_kind, list_blocks, write_json
 
 COMMAND_MOST = 100
+SIGNS = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$"  # in the order of the Unicode collation
 PATHS = ("path", "file_path", "target_file", "new_file_path", "old_file_path")
 _LINE = re.compile(r"(?:^|\n|\\n)[-+](\d+): ")
 
@@ -61,10 +62,13 @@ def find_touched_files(messages: Iterable[Message]) -> dict[str, list[str]]:
             elif block["type"] == "tool_use":
                 into = {"read_files": read, "editor": modified, "apply_patch": modified}.get(block["name"], set())
                 into |= {path.strip() for path in list_paths(block.get("input"))}
-    return {
-        name: sorted(found - {""}, key=lambda p: (p.lower(), p))
-        for name, found in (("readFiles", read), ("modifiedFiles", modified))
-    }
+    return {name: sorted(found - {""}, key=_get_rank) for name, found in (("readFiles", read), ("modifiedFiles", modified))}
+
+
+def _get_rank(path: str) -> tuple[list[tuple[bool, int, str]], str]:
+    """Return what paths are sorted by, as JavaScript's localeCompare does: signs before digits before letters."""
+    signs = [(sign.isalnum(), SIGNS.find(sign), sign) for sign in path.lower()]
+    return signs, path.swapcase()
 
 
 def find_work(messages: Iterable[Message]) -> Work:

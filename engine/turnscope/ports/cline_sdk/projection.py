@@ -38,7 +38,13 @@ class Projection:
 
 
 def project(messages: Sequence[Message], target: float, intent: Intent) -> Projection:
-    """Fit messages into `target` tokens, as far as that is possible without touching what is protected."""
+    """Fit messages into `target` tokens, as far as that is possible without touching what is protected.
+
+    Args:
+        messages: The messages.
+        target: Tokens of the budget; 0 or less cannot be met.
+        intent: What they are needed for. A plain request keeps thinking and media.
+    """
     done = Projection(list(messages), list(range(len(messages))))
     if target <= 0:
         done.status, done.tail, done.warnings = "failed", "preserved_out_of_band", ["budget_impossible"]
@@ -130,7 +136,12 @@ def _shorten_all(done: Projection, target: float) -> None:
 
 
 def shorten(message: Message, most: int) -> Message:
-    """Shorten a message to `most` characters of text, its first blocks first."""
+    """Shorten a message to `most` characters of text, its first blocks first.
+
+    Args:
+        message: The message.
+        most: UTF-16 units of text that may stay in it.
+    """
     if isinstance(message["content"], str):
         return {**message, "content": cut(message["content"], most)}
     return {**message, "content": _share_room(message["content"], most)[0]}
@@ -165,7 +176,12 @@ def _share_room(blocks: Sequence[Mapping[str, Any]], room: int) -> tuple[list[An
 
 
 def cut(text: str, most: int) -> str:
-    """Return the start of a text, and how many characters are missing; "" if there is no room."""
+    """Return the start of a text, and how many characters are missing; "" if there is no room.
+
+    Args:
+        text: The text.
+        most: UTF-16 units that may stay, the mark included.
+    """
     if most <= 0:
         return ""
     if count_units(text) <= most:

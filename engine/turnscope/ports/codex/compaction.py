@@ -63,7 +63,12 @@ def select_kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int
 
 
 def shorten(text: str, tokens: int) -> str:
-    """Cut the middle out of a text, so that about `tokens` tokens are left."""
+    """Cut the middle out of a text, so that about `tokens` tokens are left.
+
+    Args:
+        text: The text.
+        tokens: Tokens that stay, at four bytes of UTF-8 each.
+    """
     data = text.encode("utf-8", "surrogatepass")
     if estimate_tokens(len(data)) <= tokens:
         return text

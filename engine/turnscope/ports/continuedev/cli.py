@@ -27,7 +27,7 @@ PROMPT_TOKENS = 91
 
 def get_window(configured: int | None) -> int:
     """Return the window in tokens."""
-    return configured or WINDOW
+    return WINDOW if configured is None else configured
 
 
 def compute_output(window: int, configured: int | None) -> int:
@@ -50,7 +50,7 @@ def count_item(item: Item, count: Count, model: str) -> int:
     """
     content = item.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    text = sum(count(part["text"]) for part in parts if part.get("text"))
+    text = sum(count(part["text"]) for part in parts if part.get("type") == "text" and part.get("text"))
     pictures = IMAGE * sum(part.get("type") == "imageUrl" for part in parts)
     found = adjust(text + pictures, model) + ITEM
     for call in item.get("calls") or ():
@@ -175,22 +175,30 @@ def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: i
 def convert(item: Item) -> list[dict[str, Any]]:
     """Return an item as the chat messages that are sent for it."""
     role, content = str(item.get("role")), item.get("content")
+    if isinstance(content, list):
+        content = [_convert_part(part) for part in content]
     if role == "user" and item.get("context") and isinstance(content, str):
         blocks = [f'<context name="{c.get("name", "")}">\n{c.get("content", "")}\n</context>' for c in item["context"]]
         content = "\n\n".join([*blocks, content])
     made: dict[str, Any] = {"role": "assistant" if role == "thinking" else role, "content": content}
     calls = item.get("calls") or ()
-    if calls:
+    if calls and role == "assistant":
         made["tool_calls"] = [
             {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in calls
         ]
-    if item.get("tool_call_id"):
-        made["tool_call_id"] = item["tool_call_id"]
+    if role == "tool":
+        made["tool_call_id"] = item.get("tool_call_id")
     results = [] if item.get("bare_calls") else [_build_result(call) for call in calls]
     return [made, *results]
 
 
+def _convert_part(part: Item) -> dict[str, Any]:
+    if part["type"] == "imageUrl":
+        return {"type": "image_url", "image_url": {"url": part["imageUrl"]["url"]}}
+    return {"type": "text", "text": part.get("text")}
+
+
 def _build_result(call: Item) -> dict[str, Any]:
     output = call.get("output")
-    text = output if isinstance(output, str) else "\n".join(output) if output else ""
-    return {"role": "tool", "tool_call_id": call["id"], "content": text or CANCELLED}
+    texts = [output] if isinstance(output, str) else output  # one empty text is a result, no text at all is none
+    return {"role": "tool", "tool_call_id": call["id"], "content": "\n".join(texts) if texts else CANCELLED}

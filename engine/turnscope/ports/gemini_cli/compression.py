@@ -56,7 +56,12 @@ def is_open(content: Mapping[str, Any]) -> bool:
 
 
 def estimate_tokens(parts: Sequence[Mapping[str, Any]], depth: int = 0) -> int:
-    """Estimate the tokens of some parts, rounded down once (`estimateTokenCountSync`)."""
+    """Estimate the tokens of some parts, rounded down once (`estimateTokenCountSync`).
+
+    Args:
+        parts: The parts of a content.
+        depth: How many function responses they lie in. Deeper parts than `DEEPEST` are not looked into.
+    """
     return math.floor(sum(_estimate_part(part, depth) for part in parts))
 
 
@@ -98,7 +103,12 @@ def cut_output(text: str) -> str:
 
 
 def build_content(role: str, blocks: Sequence[Block]) -> dict[str, JSON]:
-    """Return a message of a session as Gemini's content."""
+    """Return a message of a session as Gemini's content.
+
+    Args:
+        role: The role of the message in the session.
+        blocks: Its blocks.
+    """
     return {"role": "model" if role == "assistant" else "user", "parts": [_convert_block(block) for block in blocks]}
 
 

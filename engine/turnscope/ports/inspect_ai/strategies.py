@@ -33,14 +33,14 @@ _BOUNDARY = re.compile(r"</analysis>\s*(?=<summary>)")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A conversation as Inspect sees it: system messages, the input, and what was said since."""
+    """A conversation as Inspect sees it: system messages, the input, and the messages since."""
 
     system: tuple[Message, ...]
-    given: tuple[Message, ...]
-    said: tuple[Message, ...]
+    input: tuple[Message, ...]
+    rest: tuple[Message, ...]
 
     def __iter__(self) -> Any:
-        return iter((*self.system, *self.given, *self.said))
+        return iter((*self.system, *self.input, *self.rest))
 
 
 def is_summary(message: Message) -> bool:
@@ -79,11 +79,16 @@ def count_dropped(count: int, preserve: float) -> int:
 
 
 def trim(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]:
-    """Keep the input and the newest share of the rest. No result stays without its call, and no call without its result."""
+    """Keep the input and the newest share of the rest. No result stays without its call, and no call without its result.
+
+    Args:
+        messages: The messages, oldest first.
+        preserve: The share of the messages after the input that stays, between 0 and 1.
+    """
     parts = split_parts(messages)
     kept: list[Message] = []
     called: set[str] = set()
-    for message in parts.said[count_dropped(len(parts.said), preserve) :]:
+    for message in parts.rest[count_dropped(len(parts.rest), preserve) :]:
         if message["role"] == "assistant":
             called = {call["id"] for call in message.get("tool_calls") or ()}
         elif message["role"] == "user":
@@ -95,7 +100,7 @@ def trim(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]:
     kept = [_replace_calls(m, [c for c in m.get("tool_calls") or () if c["id"] in answered]) for m in kept]
     if kept and kept[-1]["role"] == "assistant":
         kept.pop()
-    return [_remove_citations(m) for m in (*parts.system, *parts.given, *kept)]
+    return [_remove_citations(m) for m in (*parts.system, *parts.input, *kept)]
 
 
 def clear_old(
@@ -183,11 +188,16 @@ def extract_summary(reply: str) -> str:
 
 
 def replace_by_summary(messages: Sequence[Message], summarise: Summarise) -> tuple[list[Message], Message]:
-    """Return the input and the summary that replaces the rest; and the summary, which joins the stored history too."""
+    """Return the input and the summary that replaces the rest; and the summary, which joins the stored history too.
+
+    Args:
+        messages: The messages, oldest first.
+        summarise: Gives the summary of the messages from the newest summary on.
+    """
     parts = split_parts(messages)
-    newest = max((i for i, m in enumerate(parts.said) if is_summary(m)), default=0)
-    summary = build_summary_message(summarise([*parts.system, *parts.given, *parts.said[newest:]]))
-    return [*parts.system, *parts.given, summary], summary
+    newest = max((i for i, m in enumerate(parts.rest) if is_summary(m)), default=0)
+    summary = build_summary_message(summarise([*parts.system, *parts.input, *parts.rest[newest:]]))
+    return [*parts.system, *parts.input, summary], summary
 
 
 def _copy(message: Message, **changed: Any) -> Message:

@@ -7,12 +7,14 @@ lengths.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import ceil
 from typing import Any, NamedTuple
 
-from turnscope.reading.jan_threads import is_call
+from turnscope.reading.jan_threads import is_call, is_static_call
 from turnscope.session.content import dumps
 from turnscope.session.model import Block, Session
 
@@ -23,7 +25,9 @@ OUTPUT = 2_048  # tokens kept free for the answer by default
 SUMMARY_TOKENS, PROMPT_TOKENS, LEAST = 512, 53, 1_024  # tokens of the summary, of its prompt, and of the text it reads at least
 HEAD = "[Summary of what was said here]\n"
 INTERRUPTED = "The call was broken off before it came to an end: no result.."
-DONE = ("output-available", "output-error")
+DONE = ("output-available", "output-error", "output-denied")
+DENIED = "Tool execution denied."  # of the AI SDK, if the user gave no reason
+RESPONSE = re.compile(r"<tool_response>.*</tool_response>", re.DOTALL)
 
 
 def estimate_text(text: str) -> int:
@@ -63,7 +67,12 @@ def find_first_kept(sums: Sequence[int], there: int, budget: int) -> int:
 
 
 def build_excerpt(messages: Iterable[ChatMessage], limit: int) -> str:
-    """Return the end of the dropped messages' text, as much as the summariser reads."""
+    """Return the end of the dropped messages' text, as much as the summariser reads.
+
+    Args:
+        messages: The dropped messages, oldest first.
+        limit: Tokens of the limit, of which the prompt and the summary take their part.
+    """
     lines = (f"{m.get('role')}: {''.join(_list_texts(m))}" for m in messages)
     most = int(max(LEAST, limit - SUMMARY_TOKENS - PROMPT_TOKENS) * UNITS)
     return "\n\n".join(lines).encode("utf-16-le", "surrogatepass")[-2 * most :].decode("utf-16-le", "ignore")
@@ -74,23 +83,32 @@ def _list_texts(message: ChatMessage) -> list[str]:
 
 
 def repair_calls(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
-    """Make calls without a result calls that failed."""
-    return [{**message, "parts": [_repair_part(part) for part in message.get("parts") or ()]} for message in messages]
+    """Make an answer's calls without a result calls that failed, with their own error if they have one."""
+    return [
+        {**m, "parts": [_repair_part(part) for part in m.get("parts") or ()]} if m.get("role") == "assistant" else dict(m)
+        for m in messages
+    ]
 
 
 def _repair_part(part: ChatMessage) -> ChatMessage:
-    if not is_call(part) or part.get("state") in DONE:
+    if not is_static_call(part) or part.get("state") in DONE:
         return part
-    return {**part, "state": "output-error", "errorText": INTERRUPTED}
+    error = part.get("errorText")
+    return {**part, "state": "output-error", "errorText": INTERRUPTED if error is None else error}
 
 
 def drop_images(messages: Iterable[ChatMessage], vision: bool) -> list[dict[str, Any]]:
-    """Drop images, if the model has no vision."""
+    """Drop images, if the model has no vision.
+
+    Args:
+        messages: The messages.
+        vision: Whether the model has vision; then nothing is dropped.
+    """
     return [{**m, "parts": [p for p in m.get("parts") or () if vision or not _is_picture(p)]} for m in messages]
 
 
 def _is_picture(part: ChatMessage) -> bool:
-    return part.get("type") == "file" and str(part.get("mediaType", "")).startswith("image/")
+    return part.get("type") == "image" or (part.get("type") == "file" and str(part.get("mediaType")).startswith("image/"))
 
 
 def add_files(message: ChatMessage) -> dict[str, Any]:
@@ -99,7 +117,9 @@ def add_files(message: ChatMessage) -> dict[str, Any]:
     parts = message.get("parts") or ()
     if not sections or message.get("role") != "user":
         return dict(message)
-    texts = ({**p, "text": "\n\n".join([p.get("text") or "", *sections])} if p.get("type") == "text" else p for p in parts)
+    texts = (
+        {**p, "text": "\n\n".join(filter(None, [p.get("text"), *sections]))} if p.get("type") == "text" else p for p in parts
+    )
     return {**message, "parts": list(texts)}
 
 
@@ -111,23 +131,91 @@ def join_messages(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
         if message.get("role") == "assistant" and not any(_has_content(part) for part in parts):
             continue
         if made and message.get("role") == made[-1].get("role") == "user":
-            before = made[-1]["parts"]
-            if before and parts and before[-1].get("type") == parts[0].get("type") == "text":
-                first = {**before[-1], "text": f"{before[-1].get('text') or ''}\n\n{parts[0].get('text') or ''}"}
-                before, parts = before[:-1], [first, *parts[1:]]
-            made[-1] = {**made[-1], "parts": [*before, *parts]}
+            made[-1] = {**made[-1], "parts": _join_parts(made[-1]["parts"], parts)}
         else:
             made.append({**message, "parts": parts})
     return made
 
 
+def _join_parts(before: Iterable[ChatMessage], parts: Iterable[ChatMessage]) -> list[ChatMessage]:
+    made = list(before)
+    for part in parts:
+        texts = [one.get("text") for one in (*made[-1:], part) if one.get("type") == "text"]
+        if len(texts) == 2 and all(isinstance(text, str) for text in texts):
+            made[-1] = {**made[-1], "text": f"{texts[0]}\n\n{texts[1]}"}
+        else:
+            made.append(part)
+    return made
+
+
 def _has_content(part: ChatMessage) -> bool:
-    return bool(part.get("text")) if part.get("type") in ("text", "reasoning") else part.get("type") != "step-start"
+    return bool(str(part.get("text") or "").strip()) if part.get("type") in ("text", "reasoning") else True
 
 
 def is_question(message: ChatMessage) -> bool:
-    """Return whether a user message holds text."""
-    return message.get("role") == "user" and any(text.strip() for text in _list_texts(message))
+    """Return whether a user message holds text that is more than the response of a tool."""
+    text = "".join(_list_texts(message)).strip()
+    return message.get("role") == "user" and bool(text) and not RESPONSE.fullmatch(text)
+
+
+def trim(messages: Sequence[ChatMessage], limit: int, output: int, system_tokens: int) -> int:
+    """Return the number of the oldest message that is sent.
+
+    Args:
+        messages: The messages.
+        limit: The limit in tokens; 0 or less = off.
+        output: Tokens kept free for the answer.
+        system_tokens: Tokens of the system prompt.
+    """
+    sums = [0, *accumulate(map(estimate_message, messages))]
+    return find_first_kept(sums, len(messages), limit - output - system_tokens) if limit > 0 else 0
+
+
+def convert_to_model(message: ChatMessage) -> list[dict[str, Any]]:
+    """Return a UI message in the form that the AI SDK gives a model: each step of an answer, and the results of its calls."""
+    role, parts = message.get("role"), message.get("parts") or ()
+    if role == "system":
+        return [{"role": role, "content": "".join(_list_texts(message))}]
+    if role == "user":
+        return [{"role": role, "content": [_convert_part(p) for p in parts if p.get("type") in ("text", "file")]}]
+    steps: list[list[ChatMessage]] = [[]]
+    for part in parts:
+        if part.get("type") == "step-start":
+            steps.append([])
+        elif part.get("type") in ("text", "reasoning", "file") or is_call(part):
+            steps[-1].append(part)
+    made: list[dict[str, Any]] = []
+    for step in filter(None, steps):
+        made.append({"role": "assistant", "content": [_convert_part(part) for part in step]})
+        results = [_convert_result(part) for part in step if is_call(part) and part.get("state") in DONE]
+        made += [{"role": "tool", "content": results}] if results else []
+    return made
+
+
+def get_call_name(part: ChatMessage) -> str:
+    """Return the name of the tool that a part calls."""
+    return str(part["toolName"] if part.get("type") == "dynamic-tool" else part["type"].removeprefix("tool-"))
+
+
+def _convert_part(part: ChatMessage) -> dict[str, Any]:
+    if is_call(part):
+        name = get_call_name(part)
+        return {"type": "tool-call", "toolCallId": part["toolCallId"], "toolName": name, "input": part.get("input")}
+    if part["type"] == "file":
+        named = {"filename": part["filename"]} if part.get("filename") else {}
+        return {"type": "file", "mediaType": part.get("mediaType"), **named, "data": part.get("url")}
+    return {"type": part["type"], "text": part.get("text")}
+
+
+def _convert_result(part: ChatMessage) -> dict[str, Any]:
+    output = part.get("output")
+    kind = "text" if isinstance(output, str) else "json"
+    if part["state"] == "output-error":
+        kind, output = "error-text", part.get("errorText")
+    elif part["state"] == "output-denied":
+        kind, output = "error-text", (part.get("approval") or {}).get("reason") or DENIED
+    held = {"type": kind, "value": output}
+    return {"type": "tool-result", "toolCallId": part["toolCallId"], "toolName": get_call_name(part), "output": held}
 
 
 class Unit(NamedTuple):
@@ -139,7 +227,12 @@ class Unit(NamedTuple):
 
 
 def build_part(block: Block, session: Session) -> dict[str, Any] | None:
-    """Return a block as a part of a UI message. Results are stored in their calls."""
+    """Return a block as a part of a UI message; None for a result, which is stored in its call.
+
+    Args:
+        block: The block.
+        session: Its session, which holds the result of a call.
+    """
     if block.kind == "tool_use":
         raw = block.raw if isinstance(block.raw, Mapping) else {}
         part = {"type": f"tool-{block.name}", "toolCallId": raw.get("id"), "input": raw.get("input")}

@@ -93,7 +93,12 @@ def count_approximately(session: Session, row: Row, content: str | Sequence[JSON
 
 
 def build_content_with_calls(session: Session, row: Row) -> str | list[JSON]:
-    """Return the content of a message: a string, or a list of parts that includes its calls, as for Anthropic's models."""
+    """Return the content of a message: a string, or a list of parts that includes its calls, as for Anthropic's models.
+
+    Args:
+        session: The session.
+        row: The message.
+    """
     content = build_content(session, row)
     if isinstance(content, str) or row.role == "tool":
         return content or ""
@@ -134,7 +139,12 @@ class Lists:
     frame: int
 
     def count(self, a: int, b: int) -> int:
-        """Return the tokens of the list of rows `a:b`."""
+        """Return the tokens of the list of rows `a:b`.
+
+        Args:
+            a: The number of the first row.
+            b: The number after the last one.
+        """
         if self.approximate:
             sums = sum_approximately(self.ctx)
             return sums[b] - sums[a]
@@ -146,7 +156,12 @@ class Lists:
         return self.primer + own.count_tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
 
     def size(self, number: int, content: str | Sequence[JSON]) -> int:
-        """Return the tokens of one row with `content` as its content, without the primer."""
+        """Return the tokens of one row with `content` as its content, without the primer.
+
+        Args:
+            number: The number of the row.
+            content: A text, or some of the row's parts in their order.
+        """
         session, row, own = self.ctx.session, get_rows(self.ctx).rows[number], self.ctx.own
         if self.approximate:
             return count_approximately(session, row, content)

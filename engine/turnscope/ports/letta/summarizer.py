@@ -59,7 +59,12 @@ def find_sliding_cut(
 
 
 def find_partial_cut(answers: Sequence[bool], share: float = PARTIAL) -> int | None:
-    """Return the cut of the older summariser: the first answer from this share of the messages on."""
+    """Return the cut of the older summariser: the first answer from this share of the messages on.
+
+    Args:
+        answers: Whether each message is an answer.
+        share: The share of the messages, between 0 and 1.
+    """
     return next((i for i in range(round(share * len(answers)), len(answers)) if answers[i]), None)
 
 
@@ -77,5 +82,10 @@ def find_buffer_start(prompts: Sequence[bool], most: int = BUFFER, least: int = 
 
 
 def clip(text: str, most: int = CLIP) -> str:
-    """Return the first `most` characters of a summary."""
+    """Return the first `most` characters of a summary.
+
+    Args:
+        text: The summary.
+        most: Characters that stay, without the mark of the cut.
+    """
     return text if len(text) <= most else text[:most] + CUT

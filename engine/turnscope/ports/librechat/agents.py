@@ -141,7 +141,14 @@ def _build_part(history: History, at: int) -> Part:
 
 
 def add_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:
-    """Put the reasoning of address `block` before a message, unless it begins with reasoning of that kind."""
+    """Put the reasoning of address `block` before a message, unless it begins with reasoning of that kind.
+
+    Args:
+        history: The messages.
+        i: The number of the message, an answer with at least one block.
+        bodies: The placeholders of its blocks so far.
+        block: The address of the reasoning block.
+    """
     first = history.get_blocks(i)[0]
     if isinstance(first.raw, Mapping) and first.raw.get("type") == history.session.blocks[block].raw.get("type"):
         return bodies
@@ -193,7 +200,12 @@ def repair_pairs(
 
 
 def sanitize(history: History, kept: Sequence[int]) -> Repaired:
-    """Repair pairs once more before the model is called. Drop answers at the end that only called tools."""
+    """Repair pairs once more before the model is called. Drop answers at the end that only called tools.
+
+    Args:
+        history: The messages.
+        kept: Numbers of the messages that the request would have, oldest first.
+    """
     calls, results = _collect_ids(history, kept)
     left: list[int] = []
     dropped: list[int] = []
@@ -224,13 +236,24 @@ def _collect_ids(history: History, kept: Iterable[int]) -> tuple[AbstractSet[str
 
 
 def remove_calls(bodies: Bodies, gone: AbstractSet[int]) -> Bodies:
-    """Remove some calls from a message."""
+    """Remove some calls from a message.
+
+    Args:
+        bodies: The placeholders of the message's blocks so far.
+        gone: Addresses of the calls.
+    """
     left = {at: tuple(part for part in bodies.get(at, ()) if part.kind != "tool_use") for at in gone}
     return {**bodies, **left}
 
 
 def is_emptied(history: History, i: int, gone: AbstractSet[int]) -> bool:
-    """Return whether nothing is left of a message without these calls. A bare text stays, even an empty one."""
+    """Return whether nothing is left of a message without these calls. A bare text stays, even an empty one.
+
+    Args:
+        history: The messages.
+        i: The number of the message.
+        gone: Addresses of its calls that are removed.
+    """
     return all(block.at in gone or (block.raw is None) for block in history.get_blocks(i))
 
 
@@ -240,6 +263,12 @@ def find_recent(history: History, turns: int = 2, cap: int | None = None, counts
     A turn begins with a human message.
 
     Older turns are added whole, and only while all of them have at most `cap` tokens. The newest turn always stays.
+
+    Args:
+        history: The messages.
+        turns: How many turns at most; 0 or less = none.
+        cap: Tokens that they may have together; None = any number.
+        counts: Tokens of each message. Without them `cap` has no effect.
     """
     starts = history.list_turns
     if not starts or turns <= 0:

@@ -82,6 +82,11 @@ def iter_above(column: Column[int], limit: Callable[[int], int], stop: int) -> I
     """Yield the places before `stop` whose value is above the limit there, each with that limit.
 
     The column is folded by its maximum. Limits must not fall from one place to the next.
+
+    Args:
+        column: The values.
+        limit: Gives the limit at a place.
+        stop: The first place that is not looked at.
     """
     for number in column.find_above(limit(0)) if stop else ():
         first = number * CHUNK
@@ -93,7 +98,13 @@ def iter_above(column: Column[int], limit: Callable[[int], int], stop: int) -> I
 
 
 def sum_between(column: Column[int], start: int, stop: int) -> int:
-    """Return the sum of the values `start:stop` of a column that is folded by its sum."""
+    """Return the sum of the values `start:stop` of a column that is folded by its sum.
+
+    Args:
+        column: The values.
+        start: The first place.
+        stop: The place after the last one.
+    """
     first, last = -(-start // CHUNK), stop // CHUNK
     if first > last:
         return sum(column.chunks[last][start - last * CHUNK : stop - last * CHUNK])

@@ -63,6 +63,10 @@ def pack(text: str, whole: str) -> bytes:
 
     They say how much of the start and the end is unchanged, and what is between. Bytes, because halves of surrogate pairs
     cannot be written as proper UTF-8.
+
+    Args:
+        text: The cut text, wide (see `widen`).
+        whole: The text that it was cut out of, wide.
     """
     size, large = len(text), len(whole)
     a = text.find(_MARK)
@@ -77,12 +81,22 @@ def pack(text: str, whole: str) -> bytes:
 
 
 def pack_cut(whole: str, cut: Middle) -> bytes:
-    """Return the same as `pack`, if it is known how `whole` was cut."""
+    """Return the same as `pack`, if it is known how `whole` was cut.
+
+    Args:
+        whole: The text before the cut, wide.
+        cut: Where its start ends, the mark, and where its end begins.
+    """
     return b"%d %d " % (cut[0], len(whole) - cut[2]) + cut[1].encode("utf-8", "surrogatepass")
 
 
 def unpack(text: bytes, whole: str) -> str:
-    """Return the wide text that `pack` wrote."""
+    """Return the wide text that `pack` wrote.
+
+    Args:
+        text: What `pack` returned.
+        whole: The text that it was cut out of, wide.
+    """
     head, tail, between = text.split(b" ", 2)
     return whole[: int(head)] + between.decode("utf-8", "surrogatepass") + whole[len(whole) - int(tail) :]
 
@@ -104,6 +118,10 @@ def find_middle(text: str, limit: int) -> Middle:
     """Return how a wide text that is longer than `limit` is cut: its start (70 %), its end, and a mark between, which counts.
 
     If fewer than 200 characters are left for both, only the start stays. If no mark fits, there is none.
+
+    Args:
+        text: The text, wide.
+        limit: UTF-16 units that may stay, the mark included.
     """
     length = len(text)
     mark = f"{_MARK}{length} characters, allowed: {limit}{_ENDS}"
@@ -122,14 +140,24 @@ def find_middle(text: str, limit: int) -> Middle:
 
 
 def find_list_middle(text: str, limit: int) -> Middle:
-    """Return the same for the joined texts of a list. Only their start stays."""
+    """Return the same for the joined texts of a list. Only their start stays.
+
+    Args:
+        text: The joined texts, wide.
+        limit: UTF-16 units that may stay, the mark included.
+    """
     mark = f"\n\n… [shortened: {len(text)} characters, allowed: {limit}] …"
     head = max(0, limit - len(mark))
     return head, mark[: limit - head], len(text)
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a wide text to `limit` characters as `find_middle` says."""
+    """Cut a wide text to `limit` characters as `find_middle` says.
+
+    Args:
+        text: The text, wide.
+        limit: UTF-16 units that may stay.
+    """
     if len(text) <= limit:
         return text
     end, mark, start = find_middle(text, limit)
@@ -137,7 +165,12 @@ def shorten(text: str, limit: int) -> str:
 
 
 def trim(text: str, settings: ByPosition) -> str:
-    """Cut the middle out of a wide text, by age alone. A tail of 0 keeps everything, as the original's slice does."""
+    """Cut the middle out of a wide text, by age alone. A tail of 0 keeps everything, as the original's slice does.
+
+    Args:
+        text: The text, wide.
+        settings: How many UTF-16 units of its start and end stay.
+    """
     mark = f"\n\n… [middle is taken out of {len(text)} characters; {settings.head + settings.tail} are left] …\n\n"
     return text[: settings.head] + mark + text[-settings.tail :]
 
@@ -158,7 +191,12 @@ def _convert_numbers(value: JSON) -> JSON:
 
 
 def envelope_arguments(value: JSON, limit: int) -> tuple[JSON, bool]:
-    """Fit the arguments of a call into `limit` characters of JSON. Return them, and whether they changed."""
+    """Fit the arguments of a call into `limit` characters of JSON. Return them, and whether they changed.
+
+    Args:
+        value: The arguments.
+        limit: UTF-16 units of the JSON; values below 4 count as 4.
+    """
     limit = max(LEAST_ARGS, limit)
     text = write_json(value)
     if len(text) <= limit:
@@ -192,17 +230,33 @@ def compute_arguments_cap(tokens: int) -> int:
 
 
 def compute_share(number: int, count: int) -> float:
-    """Return the share of a cap for result `number` of `count`: from 0.2 for the oldest to 1 for the newest."""
+    """Return the share of a cap for result `number` of `count`: from 0.2 for the oldest to 1 for the newest.
+
+    Args:
+        number: The number of the result, from 0 for the oldest.
+        count: How many results there are.
+    """
     return 0.2 + 0.8 * (number / (count - 1) if count > 1 else 1)
 
 
 def compute_faded_cap(number: int, count: int, cap: int) -> int:
-    """Return the characters for result `number` of `count`, if the newest may have `cap`."""
+    """Return the characters for result `number` of `count`, if the newest may have `cap`.
+
+    Args:
+        number: The number of the result, from 0 for the oldest.
+        count: How many results there are.
+        cap: UTF-16 units for the newest one.
+    """
     return max(LEAST_RESULT, math.floor(cap * compute_share(number, count)))
 
 
 def build_masks(count: int, characters: int) -> Callable[[int], int]:
-    """Return the characters for each of `count` answered results that share `characters`; 0 = the minimum for each."""
+    """Return the characters for each of `count` answered results that share `characters`; 0 = the minimum for each.
+
+    Args:
+        count: How many answered results there are.
+        characters: UTF-16 units for all of them together.
+    """
     if characters <= 0:
         return lambda _number: MASKED
     last, shares = count - 1, 0.6 * count

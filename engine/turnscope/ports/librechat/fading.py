@@ -49,12 +49,22 @@ class Held(Struct, frozen=True, gc=False):
     inputs: Column[Mapping[int, str] | None] = field(default_factory=lambda: Column("held"))
 
     def get_text(self, history: History, j: int) -> str | None:
-        """Return the shortened text of result `j`, wide; None if it was not shortened."""
+        """Return the shortened text of result `j`, wide; None if it was not shortened.
+
+        Args:
+            history: The messages.
+            j: The number of the result among the tool messages, from 0.
+        """
         text = self.texts[j]
         return None if text is None else unpack(text, history.get_result_by_number(history.first_tool + j)[1])
 
     def get_bodies(self, history: History, i: int) -> Bodies:
-        """Return the placeholders of a message's shortened blocks."""
+        """Return the placeholders of a message's shortened blocks.
+
+        Args:
+            history: The messages.
+            i: The number of the message.
+        """
         role = history.get_role(i)
         if role == "tool":
             j = history.count_tools_before(i)
@@ -65,7 +75,12 @@ class Held(Struct, frozen=True, gc=False):
 
 
 def iter_shortened(history: History, held: Held) -> Iterator[int]:
-    """Yield the numbers of the messages that were shortened."""
+    """Yield the numbers of the messages that were shortened.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+    """
     for column, place in ((held.texts, history.get_tool), (held.inputs, history.get_answer)):
         for number in column.find_above(0):
             chunk = column.chunks[number]
@@ -73,7 +88,13 @@ def iter_shortened(history: History, held: Held) -> Iterator[int]:
 
 
 def add_new_messages(history: History, held: Held, counts: Iterable[int]) -> Held:
-    """Add new messages, with their `counts`."""
+    """Add new messages.
+
+    Args:
+        history: The messages, with the new ones at the end.
+        held: What is known of the messages before them.
+        counts: Tokens of each new message.
+    """
     known, answers = history.first_tool, history.first_answer
     lengths = history.reading.lengths[known + len(held.lengths) : known + history.tools]
     longest = history.reading.longest[answers + len(held.longest) : answers + history.answers]
@@ -90,6 +111,10 @@ def begin_held(history: History, count: int) -> Held:
     """Return what is known of the first `count` messages, as the host counts them.
 
     It is read once for all runs that begin there.
+
+    Args:
+        history: The messages.
+        count: How many of them.
     """
     since, reading = history.since, history.reading
     if since not in history.whole:
@@ -124,13 +149,25 @@ def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
 
 
 def fade_results(history: History, held: Held, tokens: int) -> Faded:
-    """Shorten each result to its share of what one result may have in a window of `tokens`."""
+    """Shorten each result to its share of what one result may have in a window of `tokens`.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        tokens: Tokens of the window that the messages share.
+    """
     count, cap = history.tools, compute_result_cap(tokens)
     return _cut(history, held, count, lambda j: compute_faded_cap(j, count, cap))
 
 
 def cut_results(history: History, held: Held, limit: int) -> Faded:
-    """Shorten results to at most `limit` characters."""
+    """Shorten results to at most `limit` characters.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        limit: UTF-16 units of each result.
+    """
     return _cut(history, held, history.tools, lambda _place: limit)
 
 
@@ -187,12 +224,24 @@ def _store_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded
 
 
 def fade_args(history: History, held: Held, tokens: int) -> Faded:
-    """Shorten the arguments of calls to what they may have in a window of `tokens`."""
+    """Shorten the arguments of calls to what they may have in a window of `tokens`.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        tokens: Tokens of the window that the messages share.
+    """
     return cut_args(history, held, compute_arguments_cap(tokens))
 
 
 def cut_args(history: History, held: Held, limit: int) -> Faded:
-    """Shorten the arguments of calls to at most `limit` characters of JSON."""
+    """Shorten the arguments of calls to at most `limit` characters of JSON.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        limit: UTF-16 units of JSON of each call's arguments.
+    """
     inputs: dict[int, Mapping[int, str] | None] = {}
     counts: dict[int, int] = {}
     longest: dict[int, int] = {}
@@ -214,7 +263,13 @@ def cut_args(history: History, held: Held, limit: int) -> Faded:
 
 
 def trim_by_position(history: History, held: Held, settings: ByPosition) -> Faded:
-    """Cut the middle out of old results, and the whole text out of older ones. The last assistant turns are not changed."""
+    """Cut the middle out of old results, and the whole text out of older ones. The last assistant turns are not changed.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        settings: From which age and length on results are cut or cleared, and what stays.
+    """
     humans, total, texts = history.list_turns, len(history), dict[int, str]()
     if not settings.by_age or not humans:
         return held, []

@@ -79,7 +79,12 @@ def _describe_part(part: Part) -> tuple[object, ...]:
 
 
 def replace_content(block: Block, text: str) -> Part:
-    """Return a result with another text."""
+    """Return a result with another text.
+
+    Args:
+        block: The result.
+        text: Its new text, narrow.
+    """
     return Part(block.role, "tool_result", text, {**block.raw, "content": text})
 
 
@@ -91,7 +96,7 @@ class Reading(Struct, frozen=True, gc=False):
     roles: tuple[str, ...]
     tools: tuple[int, ...]
     answers: tuple[int, ...]  # ai messages
-    said: tuple[int, ...]  # ai messages with text
+    spoken: tuple[int, ...]  # ai messages with text
     breaks: tuple[int, ...]  # messages that are neither ai nor tool
     humans: tuple[int, ...]
     thoughts: Mapping[str, tuple[int, ...]]  # ai messages with a reasoning block, by kind of reasoning
@@ -132,7 +137,7 @@ def read_session(session: Session, with_system: bool) -> Reading:
         roles=roles,
         tools=places["tool"],
         answers=places["ai"],
-        said=tuple(i for i, answer in zip(places["ai"], answers, strict=True) if any(map(_has_text, answer))),
+        spoken=tuple(i for i, answer in zip(places["ai"], answers, strict=True) if any(map(_has_text, answer))),
         breaks=tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")),
         humans=places["human"],
         thoughts={
@@ -265,8 +270,8 @@ class History(Struct, frozen=True, gc=False):
     @property
     def results_before_text(self) -> int:
         """How many results come before an ai message with text."""
-        first = bisect_left(self.reading.said, self.there)
-        last = self.reading.said[first - 1] if first else -1
+        first = bisect_left(self.reading.spoken, self.there)
+        last = self.reading.spoken[first - 1] if first else -1
         return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
 
     def get_result(self, i: int) -> tuple[str | None, bool]:
@@ -283,7 +288,12 @@ class History(Struct, frozen=True, gc=False):
         return [block for block in self.get_blocks(i) if is_call(block)] if self.get_role(i) == "ai" else []
 
     def find_reasoning(self, i: int, kind: str) -> int:
-        """Return the address of a message's reasoning; -1 = none."""
+        """Return the address of a message's reasoning; -1 = none.
+
+        Args:
+            i: The number of the message.
+            kind: The type of reasoning blocks, `thinking` or `reasoning_content`.
+        """
         if self.attached and self.since + i in self.attached:
             return self.attached[self.since + i]
         return _find_reasoning(self.get_blocks(i), kind) if self.get_role(i) == "ai" else -1
@@ -323,11 +333,16 @@ class History(Struct, frozen=True, gc=False):
         return [self.frame + tokens for batch in batches for tokens in self.own.count_each_part(batch)]
 
     def recount(self, i: int) -> int:
-        """Count a message as it was said."""
+        """Count a message verbatim."""
         return self.frame + self.own.count_content(self.get_blocks(i))
 
     def build_parts(self, i: int, bodies: Bodies) -> list[Part]:
-        """Return a message as parts, with other bodies for some of its blocks."""
+        """Return a message as parts, with other bodies for some of its blocks.
+
+        Args:
+            i: The number of the message.
+            bodies: What replaces some of its blocks, by address.
+        """
         parts: list[Part] = []
         for block in self.get_blocks(i):
             parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))

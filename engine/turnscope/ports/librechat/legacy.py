@@ -89,7 +89,12 @@ def find_begin(ctx: Ctx, first: int, room: int) -> int:
 
 
 def count_conversation_tokens(ctx: Ctx, start: int) -> int:
-    """Return the tokens of the conversation from address `start` on, without system prompt and tools."""
+    """Return the tokens of the conversation from address `start` on, without system prompt and tools.
+
+    Args:
+        ctx: The context of the request, whose cut ends the conversation.
+        start: The first block that counts.
+    """
     total, system, tools, cut = ctx.own.total, ctx.own.sums[0], ctx.own.sums[1], ctx.request.cut
     return total[cut] - total[start] - (system[cut] - system[start]) - (tools[cut] - tools[start])
 

@@ -64,7 +64,7 @@ class Settings(ByPosition):
     reasoning: Annotated[Reasoning, "look for reasoning_content alone (Bedrock), or thinking as well"] = "thinking"
     starts: Annotated[tuple[str, ...], "types of messages of which one must come first; the original gives none"] = ()
     summarization: Annotated[bool, "dropped messages will be summarised, so results are shortened less"] = False
-    mend: Annotated[bool, "repair calls and results once more before the model is called"] = True
+    repair: Annotated[bool, "repair calls and results once more before the model is called"] = True
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -96,13 +96,12 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
         old: The state after the previous request.
         seen: What the provider reported for the previous request; None = nothing.
         limit: The limit in tokens.
-        instructions: Estimated tokens of what is sent beside the messages.
+        instructions: Estimated tokens of what is sent besides the messages.
         settings: The options.
     """
     budget, there = limit - compute_reserve(limit, settings.reserve), len(history)
     if not there:
-        left = max(0, budget - instructions - round_half_up(PRIMER * old.scale.ratio))
-        return Outcome(old, facts=_build_facts(old, budget=budget, used=instructions, tokens=0, left=left, pressure=None))
+        return _prepare_nothing(old, budget, instructions)
     held, fresh = grow_counts(history, old, seen)
     held = cut_results(history, held, MAX_RESULT)[0]
     scale = calibrate(history, held, fresh, old, seen, instructions)
@@ -110,13 +109,12 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     room, before = max(0, budget - used), round_half_up(sum_between(held.counts, 0, there) * scale.ratio)
     pressure = before / budget if budget > 0 else 0.0
     state = structs.replace(old, held=held, scale=scale, start=there)
-    if room == 0 and settings.summarization:
+    if not room and settings.summarization:
         state = structs.replace(state, sent=_describe_sent(history, [], ()))
         facts = _build_facts(state, budget=budget, used=used, tokens=before, left=0, pressure=pressure)
         return Outcome(state, refine=((0, there),), facts=facts)
     held, faded, masked = _fade(history, held, room, pressure, scale.ratio, settings)
-    scale = structs.replace(scale, counted=0, reported=0) if masked else scale
-    state = structs.replace(state, held=held, scale=scale)
+    state = structs.replace(state, held=held, scale=structs.replace(scale, counted=0, reported=0) if masked else scale)
     tokens = round_half_up(sum_between(held.counts, 0, there) * scale.ratio)
     left = budget - tokens - round_half_up(PRIMER * scale.ratio) - used
     chosen: Sequence[int] = range(there)
@@ -135,6 +133,12 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
     facts = _build_facts(state, budget=budget, used=used, tokens=tokens, left=left, pressure=pressure)
     return Outcome(state, kept, refine=refine, faded=faded, shaped=shaped, facts=facts)
+
+
+def _prepare_nothing(old: State, budget: int, instructions: int) -> Outcome:
+    """A request without messages."""
+    left = max(0, budget - instructions - round_half_up(PRIMER * old.scale.ratio))
+    return Outcome(old, facts=_build_facts(old, budget=budget, used=instructions, tokens=0, left=left, pressure=None))
 
 
 def _choose_messages(history: History, state: State, budget: int, used: int, settings: Settings) -> list[_Choice]:
@@ -243,11 +247,11 @@ def _finish(
 ) -> tuple[Sequence[int], dict[int, Bodies]]:
     """Return the outcome after the last repair, with reasoning that stays before messages."""
     whole = isinstance(kept, range) and history.is_paired(kept.start)
-    if settings.mend and not whole:
-        mended = sanitize(history, kept)
-        for i, gone in mended.stripped.items():
+    if settings.repair and not whole:
+        repaired = sanitize(history, kept)
+        for i, gone in repaired.stripped.items():
             shaped[i] = remove_calls(shaped.get(i, state.held.get_bodies(history, i)), gone)
-        kept = mended.kept
+        kept = repaired.kept
     for number, block in state.attached.items():
         i = number - history.since
         if i not in shaped and i in kept:

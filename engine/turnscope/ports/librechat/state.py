@@ -87,6 +87,11 @@ def grow_counts(history: History, state: State, seen: Seen | None) -> tuple[Held
     """Add the counts of new messages. Return them, and the messages that the provider has not seen yet.
 
     The first new answer has the tokens that the provider reported. Results are recounted, and their counts only grow.
+
+    Args:
+        history: The messages.
+        state: The state before the request.
+        seen: What the provider reported for the previous request; None = nothing.
     """
     fresh = set[int]()
     counts: list[int] = []
@@ -146,12 +151,22 @@ def calibrate(
 
 
 def compute_overhead(scale: Scale, instructions: int) -> int:
-    """Return the tokens of the instructions: as observed, if that is below the estimate and the estimate has hardly changed."""
+    """Return the tokens of the instructions: as observed, if that is below the estimate and the estimate has hardly changed.
+
+    Args:
+        scale: The calibration.
+        instructions: Estimated tokens of the instructions.
+    """
     if scale.overhead is None or scale.estimate <= 0 or scale.overhead > instructions:
         return instructions
     return scale.overhead if abs(instructions - scale.estimate) / scale.estimate < STABLE else instructions
 
 
 def compute_reserve(limit: int, share: float) -> int:
-    """Return the tokens of `limit` that are kept free."""
+    """Return the tokens of `limit` that are kept free.
+
+    Args:
+        limit: Tokens of the window.
+        share: The share that is kept free; 0 where it is not between 0 and 1.
+    """
     return round_half_up(limit * share) if 0 < share < 1 else 0

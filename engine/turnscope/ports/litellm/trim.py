@@ -128,7 +128,13 @@ def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, boo
 
 
 def get_walk(ctx: Ctx, frame: int, systems: bool) -> Walk:
-    """Return all rows with their tokens, or all but the system's."""
+    """Return all rows with their tokens, or all but the system's.
+
+    Args:
+        ctx: The context of the request.
+        frame: Tokens of a message's frame.
+        systems: Whether system messages are among the rows.
+    """
     known = _memo(ctx)
     if (frame, systems) not in known:
         found = get_rows(ctx).rows

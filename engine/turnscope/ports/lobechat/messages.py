@@ -8,7 +8,7 @@ wording, at the original's length.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any
 
@@ -21,6 +21,8 @@ HEAD = (
     "<summary>"
 )
 TAIL = "</summary>\n</chat_history_summary>\n"
+_SLOT = re.compile(r"\{\{(.*?)\}\}")
+_CODE = re.compile(r"<%([\s\S]+?)%>")
 _THINKING = (
     "claude-haiku-4-5-20251001",
     "claude-sonnet-4-5-latest",
@@ -102,13 +104,31 @@ def _hash(text: str) -> str:
 
 
 def fill_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `{{name}}` in a text, if the name is known."""
-    return re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", lambda m: variables.get(m[1], m[0]), text) if "{{" in text else text
+    """Replace `{{name}}` in a text, if the name is known; twice, because a value may hold another name.
+
+    Args:
+        text: The text.
+        variables: Values by name.
+    """
+    for _ in range(2):
+        known = {name: variables[name] for found in _SLOT.findall(text) if (name := found.strip()) in variables}
+        for name, value in known.items():
+            text = re.sub(r"\{\{\s*" + re.escape(name) + r"\s*\}\}", value.replace("\\", r"\\"), text)
+    return text
 
 
 def apply_template(text: str, template: str) -> str:
-    """Put a user's text into the input template, at `{{text}}`."""
-    return re.sub(r"\{\{\s*text\s*\}\}", lambda _: text, template) if template else text
+    """Put a user's text into the input template, at `{{text}}`.
+
+    Code in a template, between `<%` and `%>`, is not run: the original runs it, and keeps the text where it fails.
+
+    Args:
+        text: The user's text.
+        template: The template; "" = the text stays as it is.
+    """
+    if not template or any(code.strip() for code in _CODE.findall(template)):
+        return text
+    return re.sub(r"\{\{\s*text\s*\}\}", lambda _: text, _CODE.sub("", template))
 
 
 def shape_message(
@@ -130,8 +150,9 @@ def shape_message(
         content = [_fill_part(part, template if role == "user" else "", variables) for part in content]
     made: dict[str, Any] = {"role": role, "content": content}
     pictures = [{"type": "image_url", "image_url": {"url": p["url"], "detail": "auto"}} for p in message.get("imageList") or ()]
-    if pictures and vision and isinstance(content, str):
-        made["content"] = [*([{"type": "text", "text": content}] if content else []), *pictures]
+    files = role == "user" and any(message.get(name) for name in ("imageList", "videoList", "fileList"))
+    if isinstance(content, str) and ((pictures and vision and role in ("user", "assistant")) or (files and not content)):
+        made["content"] = [*([{"type": "text", "text": content}] if content else []), *(pictures if vision else ())]
     thought = message.get("reasoning")
     if role == "assistant" and isinstance(thought, Mapping) and thought.get("signature"):
         part = {"type": "thinking", "thinking": thought.get("content", ""), "signature": thought["signature"]}
@@ -157,20 +178,51 @@ def _fill_part(part: Any, template: str, variables: Mapping[str, str]) -> Any:
 def order_messages(messages: Sequence[StoredMessage]) -> list[int]:
     """Return the numbers of the messages in the order in which they are sent: each result after its call.
 
-    Of two results of one call the later is sent; results without a call are not.
+    Of two results of one call the later is sent; results without a call are not. One that stands before its call stays there,
+    and is sent once more behind it.
     """
-    called = {c.get("id") for m in messages if m.get("role") == "assistant" for c in list_calls(m)}
-    result = {m.get("tool_call_id"): n for n, m in enumerate(messages) if m.get("role") == "tool"}
+    called = {c.get("id") for m in messages if m.get("role") == "assistant" for c in list_calls(m)} - {None, ""}
+    result = {
+        m["tool_call_id"]: n for n, m in enumerate(messages) if m.get("role") == "tool" and m.get("tool_call_id") in called
+    }
     order: list[int] = []
     done: set[Any] = set()
     for number, message in enumerate(messages):
-        if message.get("role") != "tool":
-            order.append(number)
-            for call in list_calls(message) if message.get("role") == "assistant" else ():
-                if call.get("id") in result and call["id"] in called and call["id"] not in done:
-                    done.add(call["id"])
-                    order.append(result[call["id"]])
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") in called - done:
+                done.add(message["tool_call_id"])
+                order.append(number)
+            continue
+        order.append(number)
+        for call in list_calls(message) if message.get("role") == "assistant" else ():
+            if call.get("id") in result:
+                done.add(call["id"])
+                order.append(result.pop(call["id"]))
     return order
+
+
+def prepare_messages(
+    messages: Sequence[StoredMessage], system: Sequence[str], shape: Callable[[StoredMessage], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the messages of a request: a window of stored messages behind the system message, which tools and summary join.
+
+    Args:
+        messages: The stored messages of the window.
+        system: The system role, which a system message at their start replaces, and what is joined to either.
+        shape: Shapes a message.
+    """
+    role, *joined = system
+    history = [dict(message) for message in messages]
+    if role.strip() and not (history and history[0]["role"] == "system"):
+        history.insert(0, {"role": "system", "content": role})
+    if joined:
+        head = next((message for message in history if message["role"] == "system"), None)
+        if head is None:
+            history.insert(0, {"role": "system", "content": "\n\n".join(joined)})
+        else:
+            head["content"] = "\n\n".join(filter(None, [head["content"], *joined]))
+    made = [shape(message) for message in history]
+    return [made[number] for number in order_messages(made)]
 
 
 def list_calls(message: StoredMessage) -> Iterable[StoredMessage]:

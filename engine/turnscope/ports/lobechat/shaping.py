@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import md5
@@ -27,6 +27,14 @@ FINISH = (
     "The limit of steps is reached, and no tool can be called any more. Say now in words what was found and what is still to be"
     " done after."
 )
+ATTACHED = (  # around files and images, at the original's lengths
+    "<!-- What follows was added by the app, not by the user. -->\n<about>These are the files and the pictures that came with"
+    " the message above. Treat them so:\n\n1. What the user wrote in words comes first in each case.\n2. Look into a file or a"
+    " picture only if the question needs what is in it, else leave it.\n</about>\n<files_info>"
+)
+ATTACHED_END = "</files_info>\n<!-- End of added texts -->"
+IMAGES = "<images>\n<about>pictures that came with this message, one per line, by name, place</about>"
+FILES = "<files>\n<about>files that came with the message, one a line, by name and place</about>"
 RATED = "[User Feedback Emoji: "
 CONTAINERS = ("assistantGroup", "supervisor")
 _PLAIN = re.compile(r"[\w-]+", re.ASCII)
@@ -81,7 +89,12 @@ def frame_summary(summary: str) -> str:
 
 
 def prepare_messages(messages: Sequence[StoredMessage], shape: Shape) -> list[Made]:
-    """Return stored messages as they are sent, in that order."""
+    """Return stored messages as they are sent, in that order.
+
+    Args:
+        messages: The stored messages, oldest first.
+        shape: What the model and the chat's settings allow.
+    """
     emojis: list[str] = []
     made = []
     for number, message in enumerate(messages):
@@ -108,8 +121,8 @@ def flatten(message: StoredMessage) -> Iterator[StoredMessage]:
         for tool in child.get("tools") or ():
             gave = tool.get("result")
             if gave:
-                beside = {"pluginError": gave.get("error"), "tool_call_id": tool.get("id"), "plugin": tool}
-                yield {"id": gave.get("id"), "role": "tool", "content": gave.get("content"), **beside}
+                error_and_plugin = {"pluginError": gave.get("error"), "tool_call_id": tool.get("id"), "plugin": tool}
+                yield {"id": gave.get("id"), "role": "tool", "content": gave.get("content"), **error_and_plugin}
 
 
 def _build_message(message: StoredMessage, shape: Shape) -> dict[str, Any]:
@@ -188,22 +201,66 @@ def _add_media(message: StoredMessage, sent: dict[str, Any], shape: Shape) -> di
     items = content if isinstance(content, list) else []
     inside = [p for p in items if p.get("type") == "image_url"]
     pictures = [{"type": "image_url", "image_url": {"url": p["url"], "detail": "auto"}} for p in message.get("imageList") or ()]
-    files = [*(message.get("fileList") or ()), *(message.get("imageList") or ())] if role == "user" and shape.files else []
+    files = list_files(message) if role == "user" and shape.files else ""
     if not pictures and not files and (shape.vision or not inside):
         return sent
     texts = [str(p.get("text") or "") for p in items if p.get("type") == "text"] if items else [content or ""]
     unseen = "" if shape.vision else "\n".join(UNSEEN for _ in (*pictures, *inside))
-    text = "\n\n".join(filter(None, ("\n\n".join(texts), unseen, list_files(files))))
+    text = "\n\n".join(filter(None, ("\n\n".join(texts), unseen, files)))
     if not shape.vision and not files:
         return {**sent, "content": text}
     seen = [*pictures, *inside] if shape.vision else []
     return {**sent, "content": [*([{"type": "text", "text": text}] if text else []), *seen]}
 
 
-def list_files(files: Iterable[StoredMessage]) -> str:
-    """Return the text that describes files and images, one line each; "" if there is none."""
-    lines = [f"- {file.get('name') or file.get('alt') or 'picture'}: {file.get('url') or ''}" for file in files]
-    return "\n".join(("Attached to this message:", *lines)) if lines else ""
+def list_files(message: StoredMessage) -> str:
+    """Return the text that describes a user message's files and images, one each line; "" if there are none."""
+    images, files = message.get("imageList") or (), message.get("fileList") or ()
+    parts = []
+    if images:
+        lines = [_describe_image(image, number, message.get("id")) for number, image in enumerate(images, 1)]
+        parts.append("\n".join((f"{IMAGES}", *lines, "</images>")))
+    if files:
+        parts.append("\n".join((f"{FILES}", *map(_describe_file, files), "</files>")))
+    return "\n".join((ATTACHED, *parts, ATTACHED_END)) if parts else ""
+
+
+def _describe_image(image: StoredMessage, number: int, message: Any) -> str:
+    place = f"image_{number}"
+    named = f'ref="msg_{_hash_id(message)}.{place}" local_ref="{place}"' if message else f'ref="{place}"'
+    return f'<image {named} name="{_show(image, "alt")}" url="{_show(image, "url")}"></image>'
+
+
+def _describe_file(file: StoredMessage) -> str:
+    facts = (("id", "id"), ("name", "name"), ("type", "fileType"), ("size", "size"), ("url", "url"))
+    described = " ".join(f'{name}="{_show(file, key)}"' for name, key in facts)
+    return f"<file {described}>{file.get('content') or ''}</file>"
+
+
+def _show(fields: StoredMessage, key: str) -> str:
+    return str(fields[key]) if fields.get(key) is not None else "undefined"  # as JavaScript writes it
+
+
+def _hash_id(id: str) -> str:
+    """Return the short name of a message: FNV-1a of its characters in base 36."""
+    value = 2166136261
+    for sign in id:
+        value = ((value ^ ord(sign)) * 16777619) & 0xFFFFFFFF
+    digits = ""
+    while value:
+        value, digit = divmod(value, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return (digits or "0")[:6]
+
+
+def read_reasoning(thought: Any) -> Any:
+    """Return the reasoning of a stored answer, with its parts as one text; an image becomes its address."""
+    content = thought.get("content") if isinstance(thought, Mapping) and not thought.get("signature") else None
+    parts = _parse_parts(content) if content and thought.get("isMultimodal") else []
+    if not parts:
+        return thought
+    texts = (p.get("text") if p["type"] == "text" else f"[Image: {p['image']}]" if p["type"] == "image" else "" for p in parts)
+    return {**thought, "content": "\n".join(text or "" for text in texts), "isMultimodal": False}
 
 
 def _parse_parts(content: Any) -> list[Any]:

@@ -103,7 +103,12 @@ def get_topic(session: Session, _index: Index, _own: Ledger) -> Topic:
 
 
 def find_stretch(found: Topic, number: int) -> int:
-    """Return the stretch that a message belongs to; -1 = none."""
+    """Return the stretch that a message belongs to; -1 = none.
+
+    Args:
+        found: The topic.
+        number: The number of the message.
+    """
     return bisect_left(found.cuts, number + 1) - 1
 
 
@@ -113,7 +118,12 @@ def iter_listed_summaries(envelope: Envelope) -> Iterator[Piece]:
 
 
 def are_same(sent: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether messages are sent verbatim, however their texts and arguments are written."""
+    """Return whether messages are sent verbatim, however their texts and arguments are written.
+
+    Args:
+        sent: Messages as they are sent.
+        plain: Messages as they are sent if nothing changes them.
+    """
     return [*map(_get_compared, sent)] == [*map(_get_compared, plain)]
 
 

@@ -24,7 +24,12 @@ CLEARED = "[cleared to save context]"  # our wording: that of the server is not 
 
 
 def find_begin(seen: Envelope, ctx: Ctx) -> int:
-    """Return the first block that the server reads: the newest compaction block that is sent; 0 if there is none."""
+    """Return the first block that the server reads: the newest compaction block that is sent; 0 if there is none.
+
+    Args:
+        seen: The envelope as the server has it so far.
+        ctx: The context of the request.
+    """
     compactions = ctx.index.compactions
     sent = (
         at for at in reversed(compactions[: count_before(compactions, ctx.request.cut)]) if seen.find_piece(at).body is None
@@ -33,12 +38,22 @@ def find_begin(seen: Envelope, ctx: Ctx) -> int:
 
 
 def count_tokens(seen: Envelope, ctx: Ctx) -> int:
-    """Return the input tokens of what the server reads, in its own units."""
+    """Return the input tokens of what the server reads, in its own units.
+
+    Args:
+        seen: The envelope as the server has it so far.
+        ctx: The context of the request, whose calibration converts to the provider's tokens.
+    """
     return ctx.calibration.predict(seen.tokens)
 
 
 def list_tool_uses(seen: Envelope, ctx: Ctx) -> Sequence[int]:
-    """Return the results that the server reads, oldest first."""
+    """Return the results that the server reads, oldest first.
+
+    Args:
+        seen: The envelope as the server has it so far.
+        ctx: The context of the request.
+    """
     results = ctx.index.results
     return results[count_before(results, find_begin(seen, ctx)) : count_before(results, ctx.request.cut)]
 
@@ -63,6 +78,11 @@ def find_kept_start(seen: Envelope, ctx: Ctx, keep: int) -> int:
     """Return where the oldest of the newest `keep` turns with thinking begins; 0 if there are no more.
 
     A tool loop is one turn.
+
+    Args:
+        seen: The envelope as the server has it so far.
+        ctx: The context of the request.
+        keep: How many turns.
     """
     at = ctx.request.cut
     for _ in range(keep):
@@ -74,7 +94,13 @@ def find_kept_start(seen: Envelope, ctx: Ctx, keep: int) -> int:
 
 
 def find_cleared_end(seen: Envelope, ctx: Ctx, many: int) -> int:
-    """Return where the first turn begins after the oldest `many` turns with thinking."""
+    """Return where the first turn begins after the oldest `many` turns with thinking.
+
+    Args:
+        seen: The envelope as the server has it so far.
+        ctx: The context of the request.
+        many: How many turns; 0 = the address at which the server begins to read.
+    """
     at = find_begin(seen, ctx)
     for _ in range(many):
         first = find_at_or_after(find_signed_thinking(ctx), at)
@@ -85,7 +111,16 @@ def find_cleared_end(seen: Envelope, ctx: Ctx, many: int) -> int:
 
 
 def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
-    """Yield the edits that remove the thinking in `[start, stop)`."""
+    """Yield the edits that remove the thinking in `[start, stop)`.
+
+    Args:
+        seen: The envelope as the server has it so far.
+        ctx: The context of the request.
+        start: The first block.
+        stop: The block after the last one.
+        because: The reason of the edits.
+        facts: Their facts.
+    """
     thinking = find_signed_thinking(ctx)
     read = thinking[
         count_before(thinking, max(start, find_begin(seen, ctx))) : count_before(thinking, min(stop, ctx.request.cut))
@@ -145,5 +180,10 @@ def get_edits(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
 
 
 def take_oldest(found: Iterable[int], many: int) -> list[int]:
-    """Return the first `many` of them."""
+    """Return the first addresses of an ascending series.
+
+    Args:
+        found: The addresses.
+        many: How many at most; below 0 = none.
+    """
     return [*islice(found, max(0, many))]

@@ -25,6 +25,7 @@ CONTINUE_AFTER_MEDIA = (
     "themselves were left out. Tell the user that the files were too large for this conversation, and that smaller "
     "ones, or fewer at one time, may be sent again. Then go on with the task as far as that is possible."
 )
+READ_FILES = ("text/plain", "application/x-directory")  # files that are read when they are attached, so no file is sent
 INTERRUPTED = "[Tool execution was interrupted]"
 MEDIA = "Attached is what the tool gives:"
 READ_MOST = 2_000  # characters that the summariser reads of an output
@@ -36,7 +37,7 @@ def is_mark(message: Message) -> bool:
 
 
 def find_summaries(messages: Sequence[Message]) -> dict[str, Message]:
-    """Return finished summaries, by the id of the message that asked for them."""
+    """Return finished summaries, by the id of the message that requested them."""
     done = (m for m in messages if m.get("summary") and m.get("finish", "stop") and not m.get("error"))
     return {m["parent"]: m for m in done}
 
@@ -45,80 +46,109 @@ def select_view(messages: Sequence[Message]) -> list[Message]:
     """Return the messages in force: from the newest finished compaction on, its tail after its summary."""
     done = find_summaries(messages)
     newest = next((i for i in range(len(messages) - 1, -1, -1) if is_mark(messages[i]) and messages[i]["id"] in done), None)
-    if newest is None:
-        return list(messages)
-    mark = messages[newest]
-    tail = next((part.get("tail_start") for part in mark["parts"] if part["type"] == "compaction"), None)
-    if not tail:
-        return list(messages[newest:])
-    start = next((i for i, m in enumerate(messages[:newest]) if m["id"] == tail), None)
-    if start is None:  # the start of the tail is missing, so nothing is dropped
-        return list(messages)
-    summary = done[mark["id"]]
-    rest = [m for m in messages[newest + 1 :] if m is not summary]
-    return [mark, summary, *messages[start:newest], *rest]
+    start = newest or 0
+    if newest is not None and (tail := _get_tail_start(messages[newest])):  # a tail whose start is missing: nothing is dropped
+        start = next((i for i in range(newest, -1, -1) if messages[i]["id"] == tail), 0)
+    shown = list(messages[start:])
+    mark = next((i for i in range(len(shown) - 1, -1, -1) if is_mark(shown[i]) and _get_tail_start(shown[i])), -1)
+    if mark < 0:
+        return shown
+    ids = [message["id"] for message in shown]
+    first = ids.index(tail) if (tail := _get_tail_start(shown[mark])) in ids else mark
+    answer = next((i for i in range(mark + 1, len(shown)) if _sums_up(shown[i], ids[mark])), -1)
+    if first >= mark or answer < 0:  # a compaction that failed keeps the order of one before it from being restored
+        return shown
+    return [*shown[mark : answer + 1], *shown[first:mark], *shown[answer + 1 :]]
 
 
-def build_messages(messages: Sequence[Message], media: bool = True) -> list[dict[str, Any]]:
+def _get_tail_start(mark: Message) -> Any:
+    return next((part.get("tail_start") for part in mark["parts"] if part["type"] == "compaction"), None)
+
+
+def _sums_up(message: Message, mark: Any) -> bool:
+    return bool(message["role"] == "assistant" and message.get("summary") and message.get("parent") == mark)
+
+
+def is_media(mime: str) -> bool:
+    """Return whether files of this type are images or PDF, which a summariser does not get."""
+    return mime.startswith("image/") or mime == "application/pdf"
+
+
+def build_messages(messages: Sequence[Message], model: Any = None) -> list[dict[str, Any]]:
     """Return messages for the model, in the form of the library that opencode uses.
 
     Args:
         messages: Stored messages.
-        media: Whether files are sent; else a text names each.
+        model: The id of the model that is asked; None = the one that answered before.
     """
-    return [
-        each for message in messages for each in (_build_user if message["role"] == "user" else _build_answer)(message, media)
-    ]
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        made += _build_user(message) if message["role"] == "user" else _build_answer(message, model)
+    return made
 
 
-def _build_user(message: Message, media: bool) -> Iterator[dict[str, Any]]:
+def _build_user(message: Message) -> Iterator[dict[str, Any]]:
     content: list[dict[str, Any]] = []
     for part in message["parts"]:
         if part["type"] == "text" and part["text"] and not part.get("ignored"):
             content.append({"type": "text", "text": part["text"]})
-        elif part["type"] == "file":
-            file = {"type": "file", "mediaType": part["mime"], "filename": part.get("filename"), "data": part["url"]}
-            content.append(file if media else {"type": "text", "text": _format_attachment(part)})
+        elif part["type"] == "file" and part["mime"] not in READ_FILES:
+            content.append(_build_file(part))
         elif part["type"] == "compaction":
             content.append({"type": "text", "text": QUESTION})
     if content:
         yield {"role": "user", "content": content}
 
 
-def _build_answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
+def _build_file(part: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"filename": part["filename"]} if part.get("filename") is not None else {}
+    return {"type": "file", "mediaType": part["mime"], **named, "data": part["url"]}
+
+
+def _build_answer(message: Message, model: Any) -> Iterator[dict[str, Any]]:
     parts = [part for part in message["parts"] if part["type"] not in ("step-start", "reasoning")]
     if message.get("error") and not (message["error"] == "MessageAbortedError" and parts):
         return
+    foreign = message.get("model") not in (None, model)
     steps: list[list[Mapping[str, Any]]] = [[]]
     for part in message["parts"]:
         if part["type"] == "step-start":
             steps.append([])
-        else:
+        elif part["type"] != "reasoning" or not foreign:
             steps[-1].append(part)
+        elif part["text"].strip():  # another model's thinking is sent as text
+            steps[-1].append({**part, "type": "text"})
+    files: list[dict[str, Any]] = []
     for step in filter(None, steps):
-        content: list[dict[str, Any]] = []
-        results: list[dict[str, Any]] = []
-        files: list[dict[str, Any]] = []
-        for part in step:
-            if part["type"] in ("text", "reasoning"):
-                content.append({"type": part["type"], "text": part["text"]})
-            elif part["type"] == "tool":
-                call = {
-                    "type": "tool-call",
-                    "toolCallId": part["call"],
-                    "toolName": part["tool"],
-                    "input": part.get("input") or {},
-                }
-                content.append(call)
-                output = {"type": "text", "value": get_output(part)}
-                results.append({"type": "tool-result", "toolCallId": part["call"], "toolName": part["tool"], "output": output})
-                attachments = part.get("attachments") or () if not part.get("compacted") else ()
-                files += ({"type": "file", "mediaType": a["mime"], "data": a["url"]} for a in attachments)
+        content = [_build_part(part) for part in step if part["type"] in ("text", "reasoning", "tool")]
+        calls = [part for part in step if part["type"] == "tool"]
+        for part in calls:
+            files += (_build_file(file) for file in _list_attachments(part) if is_media(file["mime"]))
         yield {"role": "assistant", "content": content}
-        if results:
-            yield {"role": "tool", "content": results}
-        if files and media:
-            yield {"role": "user", "content": [{"type": "text", "text": MEDIA}, *files]}
+        if calls:
+            yield {"role": "tool", "content": [_build_tool_result(part) for part in calls]}
+    if files:
+        yield {"role": "user", "content": [{"type": "text", "text": MEDIA}, *files]}
+
+
+def _build_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part["type"] != "tool":
+        return {"type": part["type"], "text": part["text"]}
+    return {"type": "tool-call", "toolCallId": part["call"], "toolName": part["tool"], "input": part.get("input") or {}}
+
+
+def _build_tool_result(part: Mapping[str, Any]) -> dict[str, Any]:
+    output: dict[str, Any] = {"type": "text" if part["status"] == "completed" else "error-text", "value": get_output(part)}
+    if others := [file for file in _list_attachments(part) if not is_media(file["mime"])]:
+        texts = [{"type": "text", "text": output["value"]}] if output["value"] else []
+        data = [(file["mime"], file["url"]) for file in others if file["url"].startswith("data:") and "," in file["url"]]
+        held = [{"type": "media", "mediaType": mime, "data": url.partition(",")[2]} for mime, url in data]
+        output = {"type": "content", "value": [*texts, *held]}
+    return {"type": "tool-result", "toolCallId": part["call"], "toolName": part["tool"], "output": output}
+
+
+def _list_attachments(part: Mapping[str, Any]) -> Sequence[Any]:
+    return part.get("attachments") or () if part["status"] == "completed" and not part.get("compacted") else ()
 
 
 def get_output(part: Mapping[str, Any]) -> str:
@@ -128,18 +158,24 @@ def get_output(part: Mapping[str, Any]) -> str:
     return str(part.get("error") or "") if part["status"] == "error" else INTERRUPTED
 
 
-def estimate_size(messages: Sequence[Message]) -> int:
-    """Estimate the tokens of some stored messages."""
-    return estimate_tokens(count_units(_write_json(build_messages(messages, media=False))))
+def estimate_size(messages: Sequence[Message], model: Any = None) -> int:
+    """Estimate the tokens of some stored messages.
+
+    Args:
+        messages: Stored messages.
+        model: See `build_messages`.
+    """
+    return estimate_tokens(count_units(_write_json(build_messages(messages, model))))
 
 
-def find_tail_start(messages: Sequence[Message], most: int, turns: int | None = None) -> int | None:
+def find_tail_start(messages: Sequence[Message], most: int, turns: int | None = None, model: Any = None) -> int | None:
     """Return the number of the first message that stays after a summary; None if all are summarised.
 
     Args:
         messages: Stored messages.
         most: Tokens that may stay.
         turns: Turns that may stay.
+        model: See `build_messages`.
     """
     starts = [i for i, m in enumerate(messages) if m["role"] == "user" and not is_mark(m)]
     recent = starts if turns is None else starts[max(0, len(starts) - turns) :]
@@ -147,14 +183,14 @@ def find_tail_start(messages: Sequence[Message], most: int, turns: int | None = 
     # sizes are computed only as far as necessary: newest first, up to the first that does not fit
     sizes: list[int] = []
     for a, b in reversed(spans):
-        sizes.insert(0, estimate_size(messages[a:b]))
+        sizes.insert(0, estimate_size(messages[a:b], model))
         if sum(sizes) > most:
             break
     kept, left = count_fitting(sizes, most)
     start = spans[len(spans) - kept][0] if kept else len(messages)
     if kept < len(spans):
         a, b = spans[len(spans) - kept - 1]
-        start = next((i for i in range(a + 1, b) if estimate_size(messages[i:b]) <= left), start)
+        start = next((i for i in range(a + 1, b) if estimate_size(messages[i:b], model) <= left), start)
     return start if 0 < start < len(messages) else None
 
 
@@ -168,7 +204,7 @@ def _write_message(message: Message) -> str:
     if message["role"] == "user":
         texts = [p["text"] for p in message["parts"] if p["type"] == "text" and p["text"] and not p.get("ignored")]
         lines += ["[User]: " + "\n".join(texts)] if texts else []
-        return "\n".join([*lines, *(_format_attachment(part) for part in message["parts"] if part["type"] == "file")])
+        return "\n".join([*lines, *(format_attachment(part) for part in message["parts"] if part["type"] == "file")])
     for part in message["parts"]:
         if part["type"] == "text" and part["text"]:
             lines.append(f"[Assistant]: {part['text']}")
@@ -177,14 +213,15 @@ def _write_message(message: Message) -> str:
         elif part["type"] == "tool":
             lines.append(f"[Assistant tool call]: {part['tool']}({_write_json(part.get('input') or {})})")
             if part["status"] == "completed":
-                files = () if part.get("compacted") else part.get("attachments") or ()
-                lines.append("[Tool result]: " + "\n".join([_cut(get_output(part)), *map(_format_attachment, files)]))
+                held = "\n".join([get_output(part), *map(format_attachment, _list_attachments(part))])
+                lines.append(f"[Tool result]: {_cut(held)}")
             elif part["status"] == "error":
                 lines.append(f"[Tool error]: {part.get('error') or ''}")
     return "\n".join(lines)
 
 
-def _format_attachment(part: Mapping[str, Any]) -> str:
+def format_attachment(part: Mapping[str, Any]) -> str:
+    """Return the text that stands for a file."""
     return f"[Attached {part['mime']}: {part.get('filename') or 'file'}]"
 
 
@@ -233,7 +270,12 @@ def estimate_from_characters(characters: int, messages: int) -> int:
 
 
 def count_message_units(role: str, blocks: Sequence[Block]) -> int:
-    """Return the characters of the JSON of a session's message as sent. A file counts with the text that names it."""
+    """Return the UTF-16 units of the JSON of a session's message as sent. A file counts with the text that names it.
+
+    Args:
+        role: The role of the message.
+        blocks: Its blocks.
+    """
     content: list[dict[str, Any]] = []
     for block in blocks:
         if block.kind == "tool_use":

@@ -50,7 +50,12 @@ def count_used(tokens: Mapping[str, Any]) -> int:
 
 
 def compute_keep(room: int, keep: int | None) -> int:
-    """Return the tokens that stay after a summary."""
+    """Return the tokens that stay after a summary.
+
+    Args:
+        room: Tokens at which opencode compacts (see `compute_usable`).
+        keep: The setting in tokens; None = a share of `room`, within limits.
+    """
     return min(KEEP_MOST, max(KEEP_LEAST, math.floor(KEEP_SHARE * room))) if keep is None else keep
 
 

@@ -1,4 +1,4 @@
-"""One prompt in an opencode session: what a model is asked, and what is stored, until there is an answer or an error.
+"""One prompt in an opencode session: what is sent to a model, and what is stored, until there is an answer or an error.
 
 Pure, apart from the model, which is passed in as a function. From the released program (npm opencode-ai 1.18.33), sources
 `packages/opencode/src/session/{prompt,compaction,overflow}.ts`.
@@ -16,6 +16,7 @@ from turnscope.ports.opencode.limits import compute_keep, compute_max_output, co
 Reply = Mapping[str, Any]
 """`text` and `usage` (prompt, answer), or `refused`: "long" where the prompt was too long, "error" for anything else."""
 Ask = Callable[[dict[str, Any]], Reply]
+CURRENT = ""  # the model that is asked; a stored answer names only another one
 LONG, FAILED = "ContextOverflowError", "APIError"
 
 
@@ -39,6 +40,13 @@ class Conversation:
         return compute_usable(model["context"], model["output"], model.get("input"), self.settings.get("reserved"))
 
     def store(self, role: str, parts: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        """Store a message, and count it to those of this prompt.
+
+        Args:
+            role: The role of the message.
+            parts: Its parts.
+            **more: Further fields of the message.
+        """
         message = {"id": next(self.ids), "role": role, "parts": parts, **more}
         self.stored.append(message)
         self.current.append(message)
@@ -69,7 +77,7 @@ def _answer_until_done(talk: Conversation, question: dict[str, Any], ask: Ask) -
             if error:
                 return error
             question = talk.current[-1]
-        reply = ask({"type": "main", "messages": port.build_messages(port.select_view(talk.stored))})
+        reply = ask({"type": "main", "messages": port.build_messages(port.select_view(talk.stored), CURRENT)})
         answer = talk.store("assistant", [], parent=question["id"], finish=None)
         if not reply.get("refused"):
             answer["parts"] = [{"type": "step-start"}, *([{"type": "text", "text": reply["text"]}] if reply["text"] else [])]
@@ -103,7 +111,7 @@ def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overf
     Args:
         talk: The session.
         refused: The prompt that a provider called too long.
-        ask: Asks the model.
+        ask: Calls the model.
         overflow: Whether a provider called the prompt too long, as noted on the mark; None = before a prompt.
     """
     seen, replay = port.select_view(talk.stored), None
@@ -115,12 +123,10 @@ def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overf
     mark = talk.store("user", [compaction])
     done = port.find_summaries(seen)
     hidden = {*done, *(m["id"] for m in done.values())}
-    previous = [get_text(done[m["id"]]) for m in seen if m["id"] in done]
+    previous = [get_summary_text(done[m["id"]]) for m in seen if m["id"] in done]
     rest = [m for m in seen if m["id"] not in hidden]
-    settings = talk.settings
-    tail = port.find_tail_start(
-        rest, compute_keep(talk.room, settings.get("preserve_recent_tokens")), settings.get("tail_turns")
-    )
+    keep = compute_keep(talk.room, talk.settings.get("preserve_recent_tokens"))
+    tail = port.find_tail_start(rest, keep, talk.settings.get("tail_turns"), CURRENT)
     compaction["tail_start"] = None if tail is None else rest[tail]["id"]
     reply = ask(
         {
@@ -133,12 +139,13 @@ def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overf
     summary = talk.store("assistant", [], parent=mark["id"], summary=True, finish=None)
     if reply.get("refused"):
         summary["error"] = LONG if reply["refused"] == "long" else FAILED
+        if reply["refused"] == "long":
+            compaction["tail_start"] = None
         return str(summary["error"])
     summary["parts"] = [{"type": "step-start"}, *([{"type": "text", "text": reply["text"]}] if reply["text"] else [])]
-    summary["finish"] = "stop"
-    summary["tokens"] = {"input": reply["usage"][0], "output": reply["usage"][1]}
+    summary |= {"finish": "stop", "tokens": {"input": reply["usage"][0], "output": reply["usage"][1]}}
     if replay:
-        talk.store("user", [_replay_part(part) for part in replay["parts"]])
+        talk.store("user", [_replay_part(part) for part in replay["parts"] if part["type"] != "compaction"])
     else:
         text = port.CONTINUE_AFTER_MEDIA if refused else port.CONTINUE
         talk.store("user", [{"type": "text", "text": text, "synthetic": True}])
@@ -146,11 +153,11 @@ def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overf
 
 
 def _replay_part(part: dict[str, Any]) -> dict[str, Any]:
-    if part["type"] != "file":
+    if part["type"] != "file" or not port.is_media(part["mime"]):
         return dict(part)
-    return {"type": "text", "text": f"[Attached {part['mime']}: {part.get('filename') or 'file'}]"}
+    return {"type": "text", "text": port.format_attachment(part)}
 
 
-def get_text(message: Mapping[str, Any]) -> str:
-    """Return the texts of a message."""
-    return "\n".join(part["text"] for part in message["parts"] if part["type"] == "text" and part["text"])
+def get_summary_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a summary, without blank ends of its parts."""
+    return "\n\n".join(filter(None, (part["text"].strip() for part in message["parts"] if part["type"] == "text")))

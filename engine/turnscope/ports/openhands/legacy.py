@@ -47,13 +47,14 @@ class Condensation:
 
 
 def build_view(events: Sequence[Event]) -> View:
-    """Return what a history shows: without what was forgotten, with the newest summary that has a place."""
+    """Return what a history shows: without what was forgotten, with the newest summary. ValueError: a bad condensation."""
     gone: set[int] = set()
     spans: list[tuple[int, int]] = []
     placed: tuple[str, int] | None = None
     pending = False
     for event in events:
         if event["type"] == "condensation":
+            _check(event)
             pending = False
             gone.update(event.get("forgotten") or ())
             if event.get("forgotten_range"):
@@ -71,6 +72,12 @@ def build_view(events: Sequence[Event]) -> View:
     if placed:
         kept.insert(placed[1], insert_text(placed[0]))
     return View(tuple(kept), pending)
+
+
+def _check(event: Event) -> None:
+    by_id, by_range = event.get("forgotten") is not None, event.get("forgotten_range") is not None
+    if by_id == by_range or (event.get("summary") is None) != (event.get("summary_offset") is None):
+        raise ValueError("a condensation names ids or a range, and a summary with its place")
 
 
 def insert_text(text: str) -> Event:
@@ -178,7 +185,7 @@ def _forget_half(view: View, _options: Mapping[str, Any], _ask: Ask) -> View | C
         recent.pop(0)
     kept |= {event["id"] for event in recent}
     ids = tuple(sorted({event["id"] for event in events} - kept))
-    if ids and ids[-1] - ids[0] + 1 == len(ids):
+    if len(ids) > 1 and ids[-1] - ids[0] + 1 == len(ids):
         return Condensation(span=(ids[0], ids[-1]))
     return Condensation(ids=ids)
 

@@ -43,8 +43,12 @@ class Settings:
     keep_first: int = 2
     minimum_progress: float = 0.1
     hard_context_reset_max_retries: int = 5
+    hard_context_reset_context_scaling: float = 0.8  # of the longest text, after each failure; the caller cuts the texts
 
     def __post_init__(self) -> None:
+        shares = 0 < self.minimum_progress < 1 and 0 < self.hard_context_reset_context_scaling < 1
+        if not shares or self.keep_first < 0 or self.hard_context_reset_max_retries < 1:
+            raise ValueError("an option is out of its range")
         if self.max_size // 2 - self.keep_first - 1 <= 0:
             raise ValueError("max_size leaves no room beside keep_first")
 
@@ -179,20 +183,26 @@ def find_span_to_forget(view: View, settings: Settings, limit: int | None, count
     if len(events) > settings.max_size:
         suffixes.append(settings.max_size // 2 - first - 1)
     if limit is not None and total > limit:
-        rest = events[first:]
-        lo = bisect_left(range(len(rest)), True, lo=min(1, len(rest)), key=lambda n: count(rest[:n]) > total - limit // 2)
-        suffixes.append(len(rest) - lo)
+        suffixes.append(len(events[first:]) - _find_prefix(events, first, count, total - limit // 2))
     safe = find_safe_indices(events)
     system = next((i + 1 for i, event in enumerate(events) if event["type"] == "system"), 0)
-    start, stop = (_find_next(safe, at, len(events)) for at in (max(first, system), len(events) - min(suffixes)))
+    start, stop = (_find_next(safe, at) for at in (max(first, system), len(events) - min(suffixes)))
     if stop <= start or stop - start < len(events) * settings.minimum_progress:
         raise NoCondensation
     return start, stop
 
 
-def _find_next(safe: Sequence[int], at: int, otherwise: int) -> int:
+def _find_prefix(events: Sequence[Event], first: int, count: Count, tokens: int) -> int:
+    """Return how many events after the first few have more than so many tokens; all, if no number has."""
+    size, head = max(0, len(events) - first), count(events[:first])
+    return bisect_left(range(size), True, lo=min(1, size), key=lambda n: count(events[: first + n]) - head > tokens)
+
+
+def _find_next(safe: Sequence[int], at: int) -> int:
     place = bisect_left(safe, at)
-    return safe[place] if place < len(safe) else otherwise
+    if place == len(safe):  # a request may ask for a shorter end than there is
+        raise NoCondensation
+    return safe[place]
 
 
 def condense(view: View, settings: Settings, limit: int | None, count: Count, ask: Ask) -> Condensation | None:

@@ -13,14 +13,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from turnscope.ports.openwebui.messages import ChatMessage
+from turnscope.ports.openwebui.messages import ChatMessage, get_content
 
+THRESHOLD = 80_000  # tokens, if nothing else is set
 PICTURE, FRAME = 1_000, 4  # tokens of an image; tokens of a message's frame
 SHARE, LEAST, MOST = 40, 10, 50  # per cent of the messages that stay, and the bounds of that number
 EXCERPT, FALLBACK = 500, 4_000  # characters of one message, and of the whole replacement, if the model gave no summary
+MARKER = "open_webui:context_compaction"
 HEADING = "[CONVERSATION SUMMARY]"
-_DATA = re.compile(r"data:[^;\"]*;base64,[A-Za-z0-9+/=]*")
-_PROMPT = (("prompt_tokens",), ("prompt_eval_count",), ("prompt_n", "cache_n"), ("input_tokens",))
+_DATA = re.compile(r"data:[\w/+.;=%-]*;base64,[A-Za-z0-9+/=]*")
 _ANSWER = ("completion_tokens", "output_tokens", "eval_count", "predicted_n")
 
 
@@ -52,18 +53,18 @@ def count_usage(usage: Any) -> int:
     """Return the tokens of prompt and answer, under any provider's names for them; 0 if there are none."""
     if not isinstance(usage, Mapping):
         return 0
-    prompt = next((n for names in _PROMPT if (n := sum(_to_int(usage.get(name)) for name in names))), 0)
-    return prompt + next((n for name in _ANSWER if (n := _to_int(usage.get(name)))), 0)
-
-
-def _to_int(value: Any) -> int:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+    prompt = int(usage.get("prompt_tokens") or usage.get("prompt_eval_count") or 0)
+    prompt = prompt or int(usage.get("prompt_n") or 0) + int(usage.get("cache_n") or 0)
+    prompt = prompt or int(usage.get("input_tokens") or 0)
+    return prompt + int(next((usage[name] for name in _ANSWER if usage.get(name)), 0))
 
 
 def get_usage(message: ChatMessage) -> int:
-    """Return the tokens of the usage that is stored with a message."""
+    """Return the tokens of the usage that is stored with a message; 0 if what is stored cannot be read."""
     info = message.get("info")
-    return count_usage(message.get("usage")) or count_usage(info.get("usage") if isinstance(info, Mapping) else None)
+    with contextlib.suppress(TypeError, ValueError):
+        return count_usage(message.get("usage") or (info.get("usage") if isinstance(info, Mapping) else None))
+    return 0
 
 
 class History(NamedTuple):
@@ -110,7 +111,7 @@ def count_history(found: History, start: int, stop: int, extra: int) -> int:
         found: The history.
         start: The first message.
         stop: The message after the last.
-        extra: Tokens of what is sent beside the messages.
+        extra: Tokens of what is sent besides the messages.
     """
     place = bisect_left(found.usages, (stop, 0)) - 1
     if place >= 0 and found.usages[place][0] >= start:
@@ -120,24 +121,32 @@ def count_history(found: History, start: int, stop: int, extra: int) -> int:
 
 
 def is_exceeded(total: int, threshold: int) -> bool:
-    """Return whether a chat of `total` tokens is too long. A threshold of 0 or less is never exceeded."""
+    """Return whether a chat of `total` tokens is too long. A threshold of 0 or less is never exceeded.
+
+    Args:
+        total: Tokens of the chat.
+        threshold: Tokens above which it is compacted.
+    """
     return threshold > 0 and total > threshold
 
 
-def get_threshold(threshold: int, cap: int | None, own: Any = None) -> int:
-    """Return the threshold in force.
+def get_threshold(threshold: Any, cap: Any = None, own: Any = None) -> int:
+    """Return the threshold in force. Values may be texts; one that is no positive number does not count.
 
     Args:
-        threshold: The global threshold in tokens.
-        cap: The most tokens of any threshold; None = none.
-        own: The chat's own threshold. It counts if it is a positive number.
+        threshold: The global threshold in tokens, by default 80,000.
+        cap: The most tokens of any threshold, by default the global one.
+        own: The chat's own threshold.
     """
+    known = _parse_positive(threshold) or THRESHOLD
+    return min(_parse_positive(own) or known, _parse_positive(cap) or known)
+
+
+def _parse_positive(value: Any) -> int:
     try:
-        chosen = int(own)
+        return max(0, int(value))
     except (TypeError, ValueError):
-        chosen = 0
-    chosen = chosen if chosen > 0 else threshold
-    return min(chosen, cap) if cap is not None and cap > 0 else chosen
+        return 0
 
 
 def find_boundary(found: History, start: int, stop: int, retention: Any = SHARE) -> int:
@@ -172,37 +181,38 @@ class Checkpoint(NamedTuple):
 
     start: int
     summary: str | None
-    item: int = 0  # the first item that is left of the output of message `of`
+    output: tuple[ChatMessage, ...] | None = None  # the items that are left of the output of message `of`
     of: int = -1  # -1 = all messages are complete
 
 
 def find_checkpoint(messages: Sequence[ChatMessage]) -> Checkpoint:
     """Return the newest summary, which is stored with a message, or between the calls of an answer."""
     for number in range(len(messages) - 1, -1, -1):
-        stored = messages[number].get("contextSummary")
+        stored = messages[number].get("contextSummary") or messages[number].get("context_summary")
         if isinstance(stored, str) and stored.strip():
             return Checkpoint(number, stored)
-        output = messages[number].get("output")
-        for item in reversed(output if isinstance(output, list) else []):
-            if item.get("type") == "open_webui:context_compaction" and item.get("summary"):
-                return _resume_items(messages, number, item)
+        marker = next((item for item in reversed(_get_items(messages[number])) if item.get("type") == MARKER), None)
+        if marker and (found := _resume_items(messages, number, marker)):
+            return found
     return Checkpoint(0, None)
 
 
-def _resume_items(messages: Sequence[ChatMessage], number: int, marker: ChatMessage) -> Checkpoint:
-    """Return the items from the batch on to which the marker's call belongs, and the message before that answer."""
+def _get_items(message: ChatMessage) -> Sequence[ChatMessage]:
+    output = message.get("output")
+    return [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
+
+
+def _resume_items(messages: Sequence[ChatMessage], number: int, marker: ChatMessage) -> Checkpoint | None:
+    """Return the items from the end of the result before the marker's call on, and the message before that answer."""
     for holder in range(number, -1, -1):
-        output = messages[holder].get("output")
-        items = output if isinstance(output, list) else []
-        called = [
-            i for i, x in enumerate(items) if x.get("type") == "function_call" and x.get("call_id") == marker.get("call_id")
-        ]
-        if called:
-            first = called[0]
-            while first and items[first - 1].get("type") == "function_call":
-                first -= 1
-            return Checkpoint(max(0, holder - 1), str(marker["summary"]), first, holder)
-    return Checkpoint(number, str(marker["summary"]))
+        items = _get_items(messages[holder])
+        for first, item in enumerate(items):
+            if item.get("type") == "function_call" and item.get("call_id") == marker.get("call_id"):
+                while first and items[first - 1].get("type") != "function_call_output":
+                    first -= 1  # noqa: PLW2901 - the search goes on from the call
+                left = tuple(item for item in items[first:] if item.get("type") != MARKER)
+                return Checkpoint(max(0, holder - 1), marker.get("summary"), left, holder)
+    return None
 
 
 def build_fallback(previous: str | None, messages: Iterable[ChatMessage]) -> str:
@@ -214,9 +224,6 @@ def build_fallback(previous: str | None, messages: Iterable[ChatMessage]) -> str
     """
     lines = [previous] if previous else []
     for message in messages:
-        content = message.get("content")
-        if isinstance(content, list):
-            content = next((p.get("text") for p in content if isinstance(p, Mapping) and p.get("type") == "text"), "")
-        if content:
-            lines.append(f"- {message.get('role')}: {str(content)[:EXCERPT]}")
+        if content := get_content(message):
+            lines.append(f"- {message.get('role', 'unknown')}: {content[:EXCERPT]}")
     return "\n".join(lines)[:FALLBACK]

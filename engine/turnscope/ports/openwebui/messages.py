@@ -20,13 +20,53 @@ FINISHED = ("completed", "failed", "rejected")  # states of a call whose result 
 IMAGES = "The pictures that the tools gave in their results stand here. See it."
 VOICE = "[This answer was spoken. What follows is a transcript of voice:]\n"
 FIELDS = frozenset(("output", "files", "contextSummary", "usage", "info", "model", "meta"))  # stored with a message
-STORED = ("id", "role", "content", *sorted(FIELDS))
+REPLAYED = ("id", "role", "content", *sorted(FIELDS - {"info"}))
+UNSENT = ("id", "output", "model", "contextSummary", "context_summary", "usage", "meta", "files")
 
 
 def load_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Return stored messages as a request begins with them, without empty answers."""
-    fields = ({key: message[key] for key in STORED if key in message} for message in messages)
-    return [m for m in fields if m.get("role") != "assistant" or m.get("content") or m.get("output")]
+    """Return stored messages as a request begins with them: without empty answers, with the text of a skill that was called."""
+    fields = ({key: message[key] for key in REPLAYED if key in message} for message in messages)
+    return [_expand_skill(m) for m in fields if m.get("role") != "assistant" or m.get("content") or m.get("output")]
+
+
+def _expand_skill(message: ChatMessage) -> ChatMessage:
+    skill = (message.get("meta") or {}).get("skills_create")
+    if message.get("role") != "user" or not skill or skill.get("original_text") != get_content(message):
+        return message  # not called, or edited since
+    content, text = message.get("content"), skill["expanded_text"]
+    if not isinstance(content, list):
+        return {**message, "content": text}
+    first = next((i for i, part in enumerate(content) if part.get("type") == "text"), -1)
+    return {**message, "content": [{**part, "text": text} if i == first else part for i, part in enumerate(content)]}
+
+
+def insert_images(message: ChatMessage) -> ChatMessage:
+    """Return a user's message with its image files as parts of its content."""
+    files = [file for file in message.get("files") or () if _is_image(file)]
+    content = message.get("content", "")
+    if message.get("role") != "user" or not files or not isinstance(content, str):
+        return message
+    shown = [{"type": "image_url", "image_url": {"url": file["url"]}} for file in files if file.get("url")]
+    return {**message, "content": [{"type": "text", "text": content}, *shown]}
+
+
+def _is_image(file: ChatMessage) -> bool:
+    kind = str(file.get("content_type") or "").split(";")[0].strip().lower()
+    return file.get("type") == "image" or (kind.startswith("image/") and kind != "image/svg+xml")
+
+
+def drop_foreign_details(message: ChatMessage, model: str) -> ChatMessage:
+    """Return an answer without the details of reasoning that another model signed.
+
+    Args:
+        message: The message.
+        model: The id of the model that the request goes to.
+    """
+    output = message.get("output")
+    if message.get("role") != "assistant" or message.get("model") == model or not isinstance(output, list):
+        return message
+    return {**message, "output": [{k: v for k, v in item.items() if k != "reasoning_details"} for item in output]}
 
 
 def convert_items(
@@ -82,9 +122,11 @@ class _Output:
             self.texts.append(text)
 
     def add_call(self, item: ChatMessage) -> None:
-        arguments = item.get("arguments", "{}")
+        chosen = item.get("provider_function")  # what the model called, if the app showed and ran something else
+        called = chosen if isinstance(chosen, Mapping) else item
+        arguments = called.get("arguments", "{}")
         arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        function = {"name": item.get("name", ""), "arguments": arguments}
+        function = {"name": called.get("name", ""), "arguments": arguments}
         self.calls.append({"id": item.get("call_id", ""), "type": "function", "function": function})
 
     def add_thought(self, item: ChatMessage) -> None:
@@ -92,7 +134,7 @@ class _Output:
         for detail in details if isinstance(details, list) else [details]:
             if isinstance(detail, Mapping) and (detail.get("format") != "anthropic-claude-v1" or detail.get("signature")):
                 self.details.append(detail)
-        text = "".join(part.get("text", "") for part in item.get("summary") or item.get("content") or ())
+        text = "".join(part.get("text") or "" for part in item.get("summary") or item.get("content") or ())
         if not text:
             return
         if self.reasoning == "think_tags":
@@ -138,55 +180,88 @@ class _Output:
         self.results = []
 
 
-def convert_messages(messages: Iterable[ChatMessage], reasoning: str | None = None) -> list[dict[str, Any]]:
+def convert_messages(
+    messages: Iterable[ChatMessage], reasoning: str | None = None, flatten_images: bool = True
+) -> list[dict[str, Any]]:
     """Return stored messages as chat messages. An answer becomes its items, if it has any that are sent.
 
     Args:
         messages: The stored messages.
         reasoning: See `convert_items`.
+        flatten_images: See `convert_items`.
     """
-    return [made for message in messages for made in convert_message(message, reasoning)]
+    return [made for message in messages for made in convert_message(message, reasoning, flatten_images)]
 
 
-def convert_message(message: ChatMessage, reasoning: str | None = None) -> list[dict[str, Any]]:
+def convert_message(message: ChatMessage, reasoning: str | None = None, flatten_images: bool = True) -> list[dict[str, Any]]:
     """Return the chat messages of one stored message.
 
     Args:
         message: The stored message.
         reasoning: See `convert_items`.
+        flatten_images: See `convert_items`.
     """
-    output = message.get("output") if message.get("role") == "assistant" else None
+    answer, output = message.get("role") == "assistant", message.get("output")
     meta = message.get("meta")
-    voice = (meta.get("voice") if isinstance(meta, Mapping) else None) or {}
-    made = convert_items(output, reasoning=reasoning) if isinstance(output, list) else []
-    if not made:
-        made = [{key: message[key] for key in message if key not in STORED or key in ("role", "content")}]
-        if voice and not output and voice.get("model") and voice["model"] == message.get("model"):
-            made[0]["content"] = f"{VOICE}{made[0].get('content') or ''}"
-    for entry in voice.get("speech") or ():
-        if isinstance(entry, Mapping) and entry.get("transcript"):
-            made.append({"role": "assistant", "content": f"{VOICE}{entry['transcript']}"})
-    return made
+    voice = meta.get("voice") if isinstance(meta, Mapping) else None
+    voice = voice if answer and isinstance(voice, Mapping) else {}
+    if voice and message.get("model") == voice.get("model") and not output:
+        return _list_speech([{"transcript": message.get("content", "")}])
+    made: list[dict[str, Any]] = []
+    if answer and output:
+        made = convert_items(output, True, reasoning, flatten_images) if isinstance(output, list) else []
+        if not made and not message.get("content"):
+            return []
+    made = made or [{key: value for key, value in message.items() if key not in UNSENT}]
+    return [*made, *_list_speech(voice.get("speech") or ())]
+
+
+def _list_speech(entries: Iterable[Any]) -> list[dict[str, Any]]:
+    transcripts = [entry.get("transcript") for entry in entries if isinstance(entry, Mapping)]
+    return [{"role": "assistant", "content": f"{VOICE}{text}"} for text in transcripts if isinstance(text, str) and text]
 
 
 def drop_unpaired(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """Drop calls without a result directly after them, results without a call, and answers that are left without text."""
-    return _pair(messages, lambda message: bool(message.get("content")))
+    """Drop calls without a result directly after them, results without a call, and answers that are left without content."""
+    return _pair(messages, lambda message: bool(message.get("content")), ("tool_calls", "reasoning_items"))
 
 
 def drop_unpaired_stored(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Do the same for a stored answer. Blank text does not count as text; reasoning alone keeps an answer."""
-    return _pair(messages, lambda message: bool(_get_text(message).strip() or message.get("reasoning_content")))
+
+    def stays(message: ChatMessage) -> bool:
+        content = get_content(message) or ""
+        return bool((content.strip() if isinstance(content, str) else content) or message.get("reasoning_content"))
+
+    return _pair(messages, stays, ("tool_calls",))
 
 
-def _get_text(message: ChatMessage) -> str:
+def get_content(message: ChatMessage) -> Any:
+    """Return the text of a message: the first text of a list, else the content, else the texts of its items."""
     content = message.get("content")
     if isinstance(content, list):
-        return next((str(p.get("text") or "") for p in content if isinstance(p, Mapping) and p.get("type") == "text"), "")
-    return content if isinstance(content, str) else ""
+        for part in content:
+            if isinstance(part, Mapping) and part.get("type") == "text":
+                return part.get("text")
+    elif content:
+        return content
+    return _get_output_text(message.get("output")) or (content if isinstance(content, str) else None)
 
 
-def _pair(messages: Sequence[ChatMessage], stays: Callable[[ChatMessage], bool]) -> list[dict[str, Any]]:
+def _get_output_text(output: Any) -> str:
+    found: list[str] = []
+    for item in output if isinstance(output, list) else ():
+        parts = item.get("content") if isinstance(item, Mapping) and item.get("type") == "message" else None
+        if isinstance(parts, list):
+            texts = (part.get("text") for part in parts if isinstance(part, Mapping))
+            text = "".join(str(text) for text in texts if text is not None)
+            found += [text] if text.strip() else []
+    return "\n".join(found)
+
+
+def _pair(
+    messages: Sequence[ChatMessage], stays: Callable[[ChatMessage], bool], removed: Sequence[str]
+) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     valid: set[Any] = set()
     for i, message in enumerate(messages):
@@ -209,13 +284,13 @@ def _pair(messages: Sequence[ChatMessage], stays: Callable[[ChatMessage], bool])
         if left:
             kept.append({**message, "tool_calls": left})
         elif stays(message):
-            kept.append({k: v for k, v in message.items() if k not in ("tool_calls", "reasoning_items")})
+            kept.append({k: v for k, v in message.items() if k not in removed})
     return kept
 
 
 def merge_system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Join all system messages to one at the start, with line breaks between them."""
-    texts = [_get_text(message) for message in messages if message.get("role") == "system"]
+    texts = [text for message in messages if message.get("role") == "system" and (text := get_content(message))]
     rest = [dict(message) for message in messages if message.get("role") != "system"]
     return [{"role": "system", "content": "\n".join(texts)}, *rest] if texts else rest
 
@@ -228,11 +303,18 @@ def add_to_system(messages: Sequence[ChatMessage], text: str, append: bool = Fal
         text: The text.
         append: Add it at the end; else at the start.
     """
-    if messages and messages[0].get("role") == "system":
-        old = _get_text(messages[0])
-        joined = f"{old}\n{text}" if append else f"{text}\n{old}"
-        return [{**messages[0], "content": joined}, *map(dict, messages[1:])]
-    return [{"role": "system", "content": text}, *map(dict, messages)]
+    if not messages or messages[0].get("role") != "system":
+        return [{"role": "system", "content": text}, *map(dict, messages)]
+    content = messages[0].get("content")
+    if isinstance(content, list):  # every text of the list gets it
+        joined: Any = [{**p, "text": _join(p["text"], text, append)} if p.get("type") == "text" else p for p in content]
+    else:
+        joined = _join(content, text, append)
+    return [{**messages[0], "content": joined}, *map(dict, messages[1:])]
+
+
+def _join(old: Any, text: str, append: bool) -> str:
+    return f"{old}\n{text}" if append else f"{text}\n{old}"
 
 
 def drop_blanks(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
@@ -241,8 +323,12 @@ def drop_blanks(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
     for message in messages:
         content = message.get("content")
         if isinstance(content, list):
-            left = [p for p in content if not (p.get("type") == "text" and not str(p.get("text") or "").strip())]
+            left = [p for p in content if not _is_blank(p)]
             kept.append({**message, "content": left or content})
         else:
             kept.append(dict(message))
     return kept
+
+
+def _is_blank(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "text" and not str(part.get("text") or "").strip()

@@ -44,7 +44,7 @@ class Summary(Struct, frozen=True, gc=False):
 
 
 class Store(Struct, frozen=True, gc=False):
-    """What a stored history holds beside the messages. `first`: the first visible place after the opening message."""
+    """What a stored history holds besides the messages. `first`: the first visible place after the opening message."""
 
     summaries: tuple[Summary, ...] = ()
     first: Place | None = None
@@ -70,7 +70,12 @@ class Size(NamedTuple):
 
 
 def find_own_summary(envelope: Envelope, ctx: Ctx) -> Piece | None:
-    """Return the summary at the start of this request, if one of the request's own decisions put it there."""
+    """Return the summary at the start of this request, if one of the request's own decisions put it there.
+
+    Args:
+        envelope: The envelope.
+        ctx: The context of the request.
+    """
     start = ctx.index.messages[0] if ctx.index.messages else envelope.stop
     piece = envelope.find_piece(start) if start < envelope.stop else None
     began = ctx.previous.first + len(ctx.previous.decisions) if ctx.previous else 0
@@ -78,7 +83,12 @@ def find_own_summary(envelope: Envelope, ctx: Ctx) -> Piece | None:
 
 
 def get_fresh_start(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
-    """Return the summary that replaces all messages; () if there is none, or if anything comes after it."""
+    """Return the summary that replaces all messages; () if there is none, or if anything comes after it.
+
+    Args:
+        envelope: The envelope.
+        ctx: The context of the request.
+    """
     piece = find_own_summary(envelope, ctx)
     return piece.body or () if piece and find_next_present(envelope, ctx, piece.stop) >= ctx.request.cut else ()
 
@@ -126,20 +136,37 @@ def measure_size(ctx: Ctx, newest: Summary | None, factor: float, counted: bool)
 
 
 def count_message(ctx: Ctx, start: int, factor: float) -> int:
-    """Return the tokens of the message at address `start`: the counter's times `factor`, rounded up."""
+    """Return the tokens of the message at address `start`: the counter's times `factor`, rounded up.
+
+    Args:
+        ctx: The context of the request.
+        start: The first block of the message.
+        factor: Roo's tokens per token of the policy's counter.
+    """
     stop = min(ctx.session.messages[ctx.session.blocks[start].message].stop, ctx.request.cut)
     return math.ceil(ctx.count_tokens(start, stop) * factor)
 
 
 def count_static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
-    """Return the counted tokens of the system prompt, or of the tools, in an envelope."""
+    """Return the counted tokens of the system prompt, or of the tools, in an envelope.
+
+    Args:
+        envelope: The envelope. Blocks that it replaced do not count.
+        ctx: The context of the request.
+        bucket: Which of the two, `Bucket.SYSTEM` or `Bucket.TOOLS`.
+    """
     there = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in there if envelope.find_piece(at).body is None)
     return sum(ctx.count_tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
 
 
 def build_entry(ctx: Ctx, start: int) -> Entry:
-    """Return the message at address `start` as an entry."""
+    """Return the message at address `start` as an entry.
+
+    Args:
+        ctx: The context of the request.
+        start: The first block of the message.
+    """
     blocks = ctx.session.blocks
     source = ctx.session.messages[blocks[start].message]
     raws = [block.raw for block in blocks[start : min(source.stop, ctx.request.cut)] if block.raw is not None]
@@ -152,19 +179,35 @@ def build_entry(ctx: Ctx, start: int) -> Entry:
 
 
 def get_last_time(ctx: Ctx, newest: Summary | None) -> int | None:
-    """Return the time of the history's last entry."""
+    """Return the time of the history's last entry in milliseconds; None if it is unknown.
+
+    Args:
+        ctx: The context of the request.
+        newest: The newest summary; None if there is none.
+    """
     start = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
     return newest.ts if newest and newest.at > start else get_time(ctx, start)
 
 
 def get_time(ctx: Ctx, start: int) -> int | None:
-    """Return the time of a message in milliseconds, which is Roo's unit."""
+    """Return the time of a message in milliseconds, which is Roo's unit; None if it is unknown.
+
+    Args:
+        ctx: The context of the request.
+        start: The first block of the message.
+    """
     sent = ctx.session.messages[ctx.session.blocks[start].message].sent_at
     return None if sent is None else round(sent * 1000)
 
 
 def list_since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[Entry]:
-    """Return the history from the newest summary on, with hidden messages and markers; all of it if there is no summary."""
+    """Return the history from the newest summary on, with hidden messages and markers; all of it if there is no summary.
+
+    Args:
+        envelope: The envelope, which holds the markers.
+        ctx: The context of the request.
+        newest: The newest summary; None if there is none.
+    """
     begin = newest.at if newest else 0
     starts = ctx.index.messages
     found = [build_entry(ctx, start) for start in starts[count_before(starts, begin) : count_before(starts, ctx.request.cut)]]
@@ -187,6 +230,10 @@ def list_visible(ctx: Ctx, store: Store) -> list[Entry]:
     """Return what no truncation hides, without content: roles, times and tags.
 
     A hidden newest summary is included, with a marker.
+
+    Args:
+        ctx: The context of the request.
+        store: What is stored besides the messages.
     """
     starts, blocks = ctx.index.messages, ctx.session.blocks
     found = [*_iter_summaries(store)]

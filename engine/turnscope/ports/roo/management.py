@@ -30,7 +30,7 @@ SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
 
 # Our wording, at the lengths of the original (24, 63 + digits, 132 around the commands, 56), because tokens are counted.
 HEADING = "## Conversation so far:\n"
-STAND_IN = "[Stand-in made offline]\n"
+OFFLINE_HEADING = "[Summary, made offline]\n"
 MARKER = "[Context note: {} earlier messages were hidden here to make room]"
 WORKFLOWS = (
     "<note>\nThe task was begun with these commands. They stay valid, also when this is condensed again:\n",
@@ -247,6 +247,10 @@ def merge_neighbours(messages: Sequence[Stored], roles: Iterable[str] = ("user",
     """Join neighbours of one of `roles`, with the keys of the first.
 
     Markers are not joined, and a summary not with those before it.
+
+    Args:
+        messages: Stored messages, oldest first.
+        roles: The roles whose messages are joined.
     """
     joined, out = set(roles), list[Stored]()
     for message in messages:

@@ -1,8 +1,8 @@
-"""SWE-agent's history processors that have no rule, over a list of messages: tags, cache marks, images in texts.
+"""SWE-agent's history processors over a list of messages, whatever form its messages have.
 
-The rules handle old observations, windows and patterns, with the functions of `texts`. Messages are those of SWE-agent:
-`role`, `content` (text or a list of blocks), `message_type`, and optionally `tags`, `tool_calls`, `cache_control`. The input
-is not changed. Errors are those of the original: ValueError for a wrong option, else AssertionError, KeyError and TypeError.
+The rules do the same to sessions, with the functions of `texts`. Messages are those of SWE-agent: `role`, `content` (text or a
+list of blocks), `message_type`, and optionally `is_demo`, `tags`, `tool_calls`, `cache_control`. The input is not changed.
+Errors are those of the original: ValueError for a wrong option, else AssertionError, KeyError and TypeError.
 """
 
 from __future__ import annotations
@@ -34,12 +34,60 @@ def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]
     return history
 
 
+def _elide_observations(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+    if not isinstance(options["n"], int) or options["n"] <= 0:
+        raise ValueError("n must be a positive integer")
+    seen = [i for i, m in enumerate(history) if m.get("message_type") == "observation" and not m.get("is_demo", False)]
+    old = {*seen[1 : texts.find_elided_stop(len(seen), options["n"], options["polling"])]}  # the first one is the task
+    for i, message in enumerate(history):
+        tags = set(message.get("tags", ()))
+        kept = i not in old or not tags.isdisjoint(options["always_keep_output_for_tags"])
+        if kept and tags.isdisjoint(options["always_remove_output_for_tags"]):
+            continue
+        if message.get("message_type") != "observation":
+            raise AssertionError("only observations are left out")
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found = [block["text"] for block in blocks if block.get("type") == "text"]
+        message["content"] = texts.build_placeholder(found, sum(block.get("type") == "image_url" for block in blocks))
+    return history
+
+
+def _close_windows(history: list[Message], _options: Mapping[str, Any]) -> list[Message]:
+    kept: list[Message] = []
+    shown: set[str] = set()
+    for message in reversed(history):
+        if message["role"] == "user" and not message.get("is_demo", False):
+            file = texts.find_window(message["content"])
+            if file == "" and not texts.HEADER.search(message["content"]):
+                continue
+            if file in shown:
+                message["content"] = texts.close_windows(message["content"])
+            shown |= set() if file is None else {file}
+        kept.append(message)
+    return kept[::-1]
+
+
+def _remove_matches(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+    for message in history[: max(0, len(history) - max(0, options["keep_last"]))]:
+        content = message["content"]
+        if isinstance(content, list):
+            for block in content:
+                if block["type"] == "text":
+                    block["text"] = texts.remove_matches(block["text"], options["remove"])
+        elif isinstance(content, str):
+            message["content"] = texts.remove_matches(content, options["remove"])
+        else:
+            raise AssertionError("a text or a list was expected")  # noqa: TRY004 - as in the original
+    return history
+
+
 def _tag_messages(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
     for message in history:
-        if message["message_type"] != "action":
+        if message.get("message_type") != "action":
             continue
         if {call["function"]["name"] for call in message.get("tool_calls") or ()} & set(options["function_names"]):
-            message["tags"] = sorted({*(message.get("tags") or ()), *options["tags"]})
+            message["tags"] = sorted({*message.get("tags", ()), *options["tags"]})
     return history
 
 
@@ -53,8 +101,11 @@ def _mark_cache(history: list[Message], options: Mapping[str, Any]) -> list[Mess
         if far and marked < options["last_n_messages"] and message["role"] in options["tagged_roles"]:
             marked += 1
             if not isinstance(message["content"], list):
+                if not isinstance(message["content"], str):
+                    raise TypeError("a text or a list was expected")
                 message["content"] = [{"type": "text", "text": message["content"]}]
-            (message if message["role"] == "tool" else message["content"][0])["cache_control"] = EPHEMERAL
+            first: Any = message["content"][0]
+            (message if message["role"] == "tool" else first)["cache_control"] = EPHEMERAL
     return history
 
 
@@ -73,6 +124,18 @@ def _parse_images(history: list[Message], options: Mapping[str, Any]) -> list[Me
 
 Processor = Callable[[list[Message], Mapping[str, Any]], list[Message]]
 PROCESSORS: Mapping[str, tuple[Processor, Mapping[str, Any]]] = {
+    "default": (lambda history, _options: history, {}),
+    "last_n_observations": (
+        _elide_observations,
+        {
+            "n": None,
+            "polling": 1,
+            "always_remove_output_for_tags": (texts.REMOVE,),
+            "always_keep_output_for_tags": (texts.KEEP,),
+        },
+    ),
+    "closed_window": (_close_windows, {}),
+    "remove_regex": (_remove_matches, {"remove": (texts.DIFF,), "keep_last": 0}),
     "tag_tool_call_observations": (_tag_messages, {"tags": (texts.KEEP,), "function_names": ()}),
     "cache_control": (
         _mark_cache,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 KEEP, REMOVE = "keep_output", "remove_output"  # the default tags
+DIFF = "<diff>.*</diff>"  # removed by default; a dot matches line breaks
 NUMBERED = re.compile(r"^(\d+)\:.*?(\n|$)", re.MULTILINE)
 HEADER = re.compile(r"\[File:\s+(.*)\s+\(\d+\s+lines\ total\)\]")
 IMAGE = re.compile(r"(!\[([^\]]*)\]\(data:)([^;]+);base64,([^)]+)(\))")
@@ -29,7 +30,12 @@ def find_elided_stop(count: int, n: int, polling: int = 1) -> int:
 
 
 def build_placeholder(texts: Iterable[str], images: int) -> str:
-    """Return the placeholder of an old observation. It says how many lines, and how many images, were left out."""
+    """Return the placeholder of an old observation. It says how many lines, and how many images, were left out.
+
+    Args:
+        texts: The observation's texts, one per block.
+        images: How many images it has.
+    """
     lines = sum(len(text.splitlines()) for text in texts)
     return f"Old environment output: ({lines} lines omitted)" + (f" ({images} images omitted)" if images else "")
 
@@ -52,14 +58,24 @@ def close_windows(text: str) -> str:
 
 
 def remove_matches(text: str, patterns: Sequence[str]) -> str:
-    """Remove from a text what each pattern matches, one after the other. A dot matches line breaks too."""
+    """Remove from a text what each pattern matches, one after the other. A dot matches line breaks too.
+
+    Args:
+        text: The text.
+        patterns: Regular expressions of Python's `re`.
+    """
     for pattern in patterns:
         text = re.sub(pattern, "", text, flags=re.DOTALL)
     return text
 
 
 def split_images(text: str, allowed: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Split a text with Markdown images of allowed types into text and image blocks; None if it has none."""
+    """Split a text with Markdown images of allowed types into text and image blocks; None if it has none.
+
+    Args:
+        text: The text.
+        allowed: Media types, such as `image/png`; `image/jpg` counts as `image/jpeg`.
+    """
     blocks: list[dict[str, Any]] = []
     end = 0
 

@@ -21,7 +21,7 @@ SLOT = "files read"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters. A compaction that the user asked for (/compact) happens where the log shows it, whatever the trigger."""
+    """Parameters. A compaction that the user requested (/compact) happens where the log shows it, whatever the trigger."""
 
     trigger: Annotated[
         Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
@@ -55,7 +55,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": tokens} if tokens else {})
     because = f"{size:,} tokens, the threshold is {mark:,}"
     if manual or params.trigger == "observed":
-        because = f"{'the user asked for it' if manual else 'the tool did so here'}, at {size:,} tokens"
+        because = f"{'requested by the user' if manual else 'the tool did so here'}, at {size:,} tokens"
     if text:
         envelope = yield from _follow_log(envelope, ctx, seen, text, because, facts)
         return ctx.request.n

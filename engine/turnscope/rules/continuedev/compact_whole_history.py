@@ -137,7 +137,7 @@ def _build_function(raw: Any) -> dict[str, Any]:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request. Where the original raises an error, the request is refused."""
-    talk, state, (system, beside) = _get_history(ctx), ctx.state, _count_static(ctx)
+    talk, state, (system, static) = _get_history(ctx), ctx.state, _count_static(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     window = get_window(ctx.budget.window)
     output = compute_output(window, None if params.output < 0 else params.output)
@@ -147,13 +147,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return state
     first = bisect_left(talk.starts, state.start) if state else 0
     sums, roles = _build_sums(talk, first, there, state)
-    if sums[-1] + beside >= due:
-        stop = _count_read_items(roles, sums, window, params.output, (system, beside), adjust(PROMPT_TOKENS, ctx.request.model))
+    if sums[-1] + static >= due:
+        stop = _count_read_items(roles, sums, window, params.output, (system, static), adjust(PROMPT_TOKENS, ctx.request.model))
         lines = [f"summary: {state.summary}"] if state else []
         lines += [
             f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in convert(item) if m["content"]
         ]
-        total = sums[-1] + beside
+        total = sums[-1] + static
         because = f"{total:,} tokens reach {due:,}: a summary replaces the whole history, with the newest prompt"
         answer: Answer = yield _build_ask("\n".join(lines), params)
         if answer.failed:
@@ -168,7 +168,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 envelope = yield Edit("condense", because, span, made[0], facts=made[1])
             first = there
             sums, roles = _build_sums(talk, first, there, state)
-    left = cut_to_fit(roles, sums, window=window, output=None if params.output < 0 else params.output, static_tokens=beside) - (
+    left = cut_to_fit(roles, sums, window=window, output=None if params.output < 0 else params.output, static_tokens=static) - (
         state is not None
     )
     if first + left < there:

@@ -16,7 +16,9 @@ from turnscope.ports.continuedev.compiling import (
     CALL,
     FRAME,
     RESULT,
+    TOO_LONG,
     TOOL,
+    UNMATCHED,
     adjust,
     compute_room,
     find_first_kept,
@@ -83,7 +85,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = bisect_left(talk.starts, ctx.request.cut)
     end = find_tail(talk.messages, there)
     if end is None:
-        yield Edit("refuse", "the answer before the last results did not call for one of them", facts={"error": "no_tool_call"})
+        yield Edit("refuse", "the answer before the last results did not call for one of them", facts={"error": UNMATCHED})
         return
     sizes, system = _get_sizes(ctx, talk), _find_system(ctx)
     window = ctx.budget.window
@@ -101,7 +103,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit(
             "refuse",
             f"the end of the chat alone exceeds the window by {-budget:,.0f} tokens",
-            facts={"error": "not_enough_context"},
+            facts={"error": TOO_LONG},
         )
         return
     used = fixed + sizes.sums[end] - sizes.sums[first]

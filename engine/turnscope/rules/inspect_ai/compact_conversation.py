@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
-from turnscope.envelope.condensing import STAND_IN, SummaryOptions, build_summary_ask, describe_answer, widen_span
+from turnscope.envelope.condensing import OFFLINE_SUMMARY, SummaryOptions, build_summary_ask, describe_answer, widen_span
 from turnscope.envelope.conversation import build_result, find_droppable, find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
@@ -57,7 +57,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 envelope = yield Edit("drop", because, span, facts=facts)
             done = Progress(stop)
         else:
-            begin = _find_said(ctx)
+            begin = _find_conversation(ctx)
             if ctx.count_tokens(*begin) > params.cap:
                 envelope = yield from _summarise(envelope, ctx, begin, params, because, facts)
         size = ctx.count_envelope(envelope)
@@ -79,7 +79,7 @@ def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
     messages = count_before(ctx.index.messages, span.stop) - count_before(ctx.index.messages, span.start)
     text = build_summary_message(answer.text)["content"]
     if answer.source == "offline":
-        text = text.replace(BEFORE, f"{BEFORE}{STAND_IN.format(messages)}\n", 1)
+        text = text.replace(BEFORE, f"{BEFORE}{OFFLINE_SUMMARY.format(messages)}\n", 1)
     facts = {**facts, **describe_answer(answer), "messages": messages}
     for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         body = () if number else (Part("user", "summary", text),)
@@ -87,7 +87,7 @@ def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
     return envelope
 
 
-def _find_said(ctx: Ctx) -> Span:
+def _find_conversation(ctx: Ctx) -> Span:
     """Return the rows after the user's first message."""
     starts, there = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     prompt = next((i for i in range(there) if ctx.session.blocks[starts[i]].role == "user"), there)
@@ -96,7 +96,7 @@ def _find_said(ctx: Ctx) -> Span:
 
 def _trim(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
     """Return the rows from `first` on that are dropped, and the first row that stays. A result is dropped with its call."""
-    found, begin = get_rows(ctx), _find_said(ctx).start
+    found, begin = get_rows(ctx), _find_conversation(ctx).start
     there = count_before(found.starts, ctx.request.cut)
     first = max(first, bisect_left(found.starts, begin, hi=there))
     stop = first + count_dropped(there - first, params.preserve)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.jan.messages import DONE, Unit, add_files, drop_images, join_messages, repair_calls
+from turnscope.ports.jan.messages import DENIED, DONE, Unit, add_files, drop_images, join_messages, repair_calls
 from turnscope.ports.jan.units import get_chat
 from turnscope.ports.rows import memoize_by_ledger
 from turnscope.reading.jan_threads import is_call
 from turnscope.session.index import Index
-from turnscope.session.model import Edit, Part, Placeholder, Session, Span
+from turnscope.session.model import Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,25 @@ class Params:
     vision: Annotated[bool, "the model sees images"] = True
 
 
+class _RunEdit(NamedTuple):
+    """The edit of the messages `numbers` of a run, up to the block `end`. None: they are sent verbatim."""
+
+    numbers: Sequence[int]
+    end: int
+    edit: Edit | None
+
+
 @memoize_by_ledger
 def _get_runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
     return {}
 
 
 @memoize_by_ledger
-def _get_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
-    """Return the placeholders of the runs of messages that were changed as a whole."""
+def _get_edits(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, bool], _RunEdit]:
+    """Return the newest edit of each run, by its first message and `vision`.
+
+    The rule is `fresh`, so each request wants them all again; only the run that grows, or that is cut into, needs another one.
+    """
     return {}
 
 
@@ -65,32 +76,39 @@ def _join(units: list[Unit], vision: bool) -> list[dict[str, Any]]:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request, for every run that is verbatim so far and must be changed."""
-    talk = get_chat(ctx)
+    talk, known = get_chat(ctx), _get_edits(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    changed, bodies = _find_changed(ctx, params.vision), _get_bodies(ctx)
+    changed = _find_changed(ctx, params.vision)
     begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
-        units = talk.units[start : min(stop, there)]
-        units = [unit for unit in units if envelope.find_piece(unit.start).body is None]
-        if not units:
+        numbers = _find_verbatim(envelope, talk.starts, range(start, min(stop, there)))
+        if not numbers:
             continue
-        key, whole = (start, min(stop, there), params.vision), len(units) == min(stop, there) - start
-        body = bodies[key] if whole and key in bodies else _build_body(units, params.vision)
-        if whole:
-            bodies[key] = body
-        if body is None:
-            continue
-        because = "empty answers are dropped, prompts joined, broken calls fail, files and images are put into texts"
-        stop_at = min(units[-1].stop, ctx.request.cut)
-        envelope = yield Edit("repair" if body else "drop", because, Span(units[0].start, stop_at), body)
+        end = min(talk.units[numbers[-1]].stop, ctx.request.cut)
+        found = known.get((start, params.vision))
+        if found is None or found.end != end or found.numbers != numbers:
+            edit = _build_edit([talk.units[number] for number in numbers], end, params.vision)
+            found = known[start, params.vision] = _RunEdit(numbers, end, edit)
+        if found.edit is not None:
+            envelope = yield found.edit
 
 
-def _build_body(units: list[Unit], vision: bool) -> Placeholder:
-    """Return the placeholder for messages; None if they are sent verbatim."""
+def _find_verbatim(envelope: Envelope, starts: Sequence[int], numbers: range) -> Sequence[int]:
+    """Return the numbers of the messages that begin in a verbatim piece."""
+    first = envelope.find_piece(starts[numbers[0]])
+    if first.body is None and starts[numbers[-1]] < first.stop:
+        return numbers
+    return tuple(number for number in numbers if envelope.find_piece(starts[number]).body is None)
+
+
+def _build_edit(units: list[Unit], end: int, vision: bool) -> Edit | None:
+    """Return the edit of messages, up to the block `end`; None if they are sent verbatim."""
     made = _join(units, vision)
     if made == [_copy_message(unit) for unit in units]:
         return None
-    return tuple(part for message in made for part in _build_parts(message))
+    body = tuple(part for message in made for part in _build_parts(message))
+    because = "empty answers are dropped, prompts joined, broken calls fail, files and images are put into texts"
+    return Edit("repair" if body else "drop", because, Span(units[0].start, end), body)
 
 
 def _build_parts(message: dict[str, Any]) -> Iterator[Part]:
@@ -110,8 +128,8 @@ def _build_parts(message: dict[str, Any]) -> Iterator[Part]:
         elif kind == "text":
             yield Part(message["role"], "text", text, {"type": "text", "text": text})
     for part in results:
-        failed = part["state"] == "output-error"
-        output = part.get("errorText") if failed else part.get("output")
+        failed = part["state"] != "output-available"
+        output = (part.get("errorText") or DENIED) if failed else part.get("output")
         raw = {"type": "tool_result", "tool_use_id": part.get("toolCallId"), "content": output}
         raw |= {"is_error": True} if failed else {}
         yield Part("user", "tool_result", str(output), raw)

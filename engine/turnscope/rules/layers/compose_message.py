@@ -1,4 +1,4 @@
-"""The three branches that become one message: context prompt, system prompt, and what is said now. It changes nothing."""
+"""The three branches that become one message: context prompt, system prompt, and the newest message. It changes nothing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,18 @@ from turnscope.envelope.layers.places import (
     find_insert,
 )
 from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.content import extract_text
 from turnscope.session.index import count_before
 from turnscope.session.model import Bucket, Edit
 
 _ENVIRONMENT = re.compile(r"<env>|working directory|environment|platform:|operating system", re.IGNORECASE)
+FEEDBACK = re.compile(  # a prompt that judges the answer before it
+    r"\s*(?:no\b[,.! ]|wrong\b|that(?:'s| is| was)? (?:not|wrong|right|correct|better|perfect|fine|good|great)\b"
+    r"|this (?:is|was) (?:not|wrong|right|correct)\b|not (?:quite|what)\b|you (?:missed|forgot|broke|misunderstood)\b"
+    r"|(?:thanks|thank you|perfect|great|good|exactly|yes)\b[,.! ])",
+    re.IGNORECASE,
+)
+ERROR = 300  # characters of an error's text that are recorded
 _GUARDRAILS = re.compile(r"\b(never|must not|do not|don't|refuse|not allowed|forbidden|safety)\b", re.IGNORECASE)
 
 
@@ -65,32 +73,49 @@ def _count_by_kind(ctx: Ctx) -> dict[str, int]:
     if key not in known:
         found: dict[str, int] = {}
         for block in (ctx.session.blocks[at] for at in blocks):
-            text = "" if block.bucket is Bucket.TOOLS else block.text
-            signs = (("environment", _ENVIRONMENT), ("guardrails", _GUARDRAILS))
-            kind = "tools" if not text else next((name for name, sign in signs if sign.search(text)), "other")
-            found[kind] = found.get(kind, 0) + ctx.count_tokens(block.at, block.at + 1)
+            tokens = ctx.count_tokens(block.at, block.at + 1)
+            for kind, share in _share_kinds("" if block.bucket is Bucket.TOOLS else block.text, tokens).items():
+                found[kind] = found.get(kind, 0) + share
         known[key] = found
     kinds: dict[str, int] = known[key]
     return kinds
 
 
+def _share_kinds(text: str, tokens: int) -> dict[str, int]:
+    """Return the tokens of a block of the system prompt by kind: each paragraph has one, and tokens by its length."""
+    if not text:
+        return {"tools": tokens}
+    signs, sizes = (("environment", _ENVIRONMENT), ("guardrails", _GUARDRAILS)), dict[str, int]()
+    for part in re.split(r"\n\s*\n", text):
+        kind = next((name for name, sign in signs if sign.search(part)), "other")
+        sizes[kind] = sizes.get(kind, 0) + len(part)
+    whole = sum(sizes.values()) or 1
+    shares = {kind: tokens * size // whole for kind, size in sizes.items()}
+    largest = max(sizes, key=lambda kind: sizes[kind])
+    return shares | {largest: shares[largest] + tokens - sum(shares.values())}
+
+
 def _describe_input(ctx: Ctx, split: Split) -> dict[str, Any]:
-    """What is said now: a query, an answer of a tool, or feedback: a further prompt of the conversation that goes on."""
+    """The newest message: a query, an answer of a tool, or feedback: a further prompt of the conversation that goes on."""
     message = ctx.session.messages[ctx.session.blocks[find_newest_message(ctx)].message]
     blocks = ctx.session.blocks[message.start : min(message.stop, ctx.request.cut)]
     raws = [block.raw for block in blocks if block.kind == "tool_result" and isinstance(block.raw, Mapping)]
     begins = message.start in (find_current_start(ctx, split), ctx.index.turns[0])
-    kind = "tool_response" if raws else "user_query" if begins else "user_feedback" if message.role == "user" else "answer"
+    prompt = next((block.text for block in blocks if block.kind == "text"), "")
+    judges = message.start != ctx.index.turns[0] and FEEDBACK.match(prompt) is not None
+    query = "user_query" if begins and not judges else "user_feedback"
+    kind = "tool_response" if raws else query if message.role == "user" else "answer"
     described: dict[str, Any] = {"type": kind, "timestamp": format_time(message.sent_at)}
     described |= {"tool_ids": [str(raw.get("tool_use_id")) for raw in raws]} if raws else {}
-    described |= {"errors": sum(bool(raw.get("is_error")) for raw in raws)} if raws else {}
+    failed = [extract_text(raw.get("content") or "")[:ERROR] for raw in raws if raw.get("is_error")]
+    described |= {"errors": failed} if raws else {}
     attached = [block.kind for block in blocks if block.kind in ("image", "document")]
     return described | ({"attachments": attached} if attached else {})
 
 
 RULE = Rule(
     "compose_message",
-    "Tell of each request what its three branches hold: context prompt, system prompt by kind, and what is said now.",
+    "Record for each request what its three branches hold: context prompt, system prompt by kind, and the newest message.",
     edits,
     Split,
     "fresh",

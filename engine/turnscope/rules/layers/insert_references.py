@@ -30,7 +30,7 @@ class Params(Split):
 
 
 class ReferenceState(Struct, frozen=True, gc=False):
-    """Where the references stand, and what earlier sessions looked up again, as it was told when this one began."""
+    """Where the references are, and what earlier sessions looked up again, as it was known when this one began."""
 
     at: int
     learned: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "insert_summaries",
-    "Put summaries of the conversations behind the newest before what is asked now; fewer of them where they do not fit.",
+    "Put summaries of the conversations behind the newest before the newest prompt; fewer of them where they do not fit.",
     edits,
     Params,
     source="Smart Context Management for AI Code Assistants: layer 3, semantic summaries of conversations 6 to 10, 120 tokens",

@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "keep_recent_conversations",
-    "Keep the newest conversations in full, fewer of them where they do not fit; of older ones header and summary tell.",
+    "Keep the newest conversations in full, fewer of them where they do not fit; header and summary represent older ones.",
     edits,
     Params,
     source="Smart Context Management for AI Code Assistants: layer 1, active working memory, the 5 to 10 newest",

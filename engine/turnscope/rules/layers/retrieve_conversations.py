@@ -1,4 +1,4 @@
-"""Layer 5: what the model asked for of the archive stands while its conversation goes on, and gives way first."""
+"""Layer 5: what the model requested from the archive stays while its conversation goes on, and gives way first."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _build_answer_edit(found: list[Grant], now: RetrievalState, names: list[str]
     lookups = now.hits + now.misses
     facts = {"answers": [[g.id, g.status, g.form] for g in found], "ready": now.hits, "asked": lookups, "used": now.used}
     facts |= {"names": names} if names else {}
-    rate = f"; {now.hits} of {lookups} asked for so far were ready" if lookups else ""
+    rate = f"; {now.hits} of {lookups} requested so far were ready" if lookups else ""
     return Edit("retrieve", ("; ".join(g.sentence for g in found) or "no conversation was named") + rate, facts=facts)
 
 
 RULE = Rule(
     "retrieve_conversations",
-    "Put back what the model asks for by id: header, summary or full text; smaller forms where there is no room.",
+    "Return what the model asks for by id: header, summary or full text; smaller forms where there is no room.",
     edits,
     RetrievalLimits,
     source="Smart Context Management for AI Code Assistants: layer 5, flexible archive, retrieval by id with a quota per turn",

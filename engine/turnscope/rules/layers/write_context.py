@@ -23,7 +23,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     here = find_current(ctx, params)
     if here > 0 and (here != ctx.state or has_wishes(ctx)):
         text = build_context(ctx, params, params.cap)
-        because = f"conversation {here + 1} begins: the context summary tells of the {here} before it"
+        because = f"conversation {here + 1} begins: the context summary covers the {here} before it"
         report = {field: [*sentences] for field, sentences in read_report(ctx).items() if sentences}
         because += f"; the model's own report is in it: {', '.join(report)}" if report else ""
         facts = {"conversations": here, "cap": params.cap, "reported": report}

@@ -82,7 +82,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def prepare_request(ctx: Ctx, params: Params) -> Prepared:
-    """Compute the outcome of a request before anything is summarised."""
+    """Compute the outcome of a request before anything is summarised.
+
+    Args:
+        ctx: The context of the request, with the rule's state of the request before.
+        params: The rule's parameters.
+    """
     reading, host, memo, whole = _get_reading(ctx, params)
     there = count_before(reading.starts, ctx.request.cut)
     history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)

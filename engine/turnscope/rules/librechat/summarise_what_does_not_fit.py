@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import STAND_IN, SUMMARY, build_text_ask, find_next_present
+from turnscope.envelope.condensing import OFFLINE_SUMMARY, SUMMARY, build_text_ask, find_next_present
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
@@ -78,8 +78,8 @@ def _ask_summary(ctx: Ctx, params: Params, content: str, count: int, facts: dict
     if answer.failed or not answer.text.strip():
         facts["failed"] = answer.failed or "the summary was empty"
         return ""
-    facts |= {"source": answer.source, "stand_in": answer.source == "offline"}
-    head = STAND_IN if answer.source == "offline" else SUMMARY
+    facts |= {"source": answer.source, "offline": answer.source == "offline"}
+    head = OFFLINE_SUMMARY if answer.source == "offline" else SUMMARY
     return f"{head.format(f'{count:,}')}\n{answer.text.strip()}"
 
 

@@ -97,7 +97,7 @@ def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) 
     found, session, own, gpt = get_rows(ctx).rows, ctx.session, ctx.own, "gpt" in ctx.request.model
     least = sum(own.count_placeholder((Part(text=MARK),)))  # a shortened text holds the mark, so it cannot be smaller
 
-    def shortened(i: int, room: int) -> tuple[str, int] | None:
+    def shorten_row(i: int, room: int) -> tuple[str, int] | None:
         row = found[walked.numbers[i]]
         blocks = session.blocks[row.start : row.stop]
         if (gpt and room <= TINY) or any(b.kind == "tool_use" and b.raw.get("id") == b.name for b in blocks):
@@ -118,7 +118,7 @@ def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) 
         new, total = shorten(text, room, count=count, gpt=gpt, total=PRIMER + tokens)
         return new, (count(new) if total is None else total) - PRIMER
 
-    return shortened
+    return shorten_row
 
 
 def _build_edits(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, because: str) -> Iterator[Edit]:

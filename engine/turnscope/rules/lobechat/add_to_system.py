@@ -22,8 +22,8 @@ class Params:
 
     dated: Annotated[bool, "name the day of the request"] = False
     timezone: Annotated[str, 'where that day is; "" = UTC'] = ""
-    model: Annotated[str, 'the model\'s name for people; "" = it is not told'] = ""
-    cutoff: Annotated[str, 'what the model\'s knowledge ends with; "" = it is not told'] = ""
+    model: Annotated[str, 'the model\'s name for people; "" = not sent'] = ""
+    cutoff: Annotated[str, 'what the model\'s knowledge ends with; "" = not sent'] = ""
     variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
 
 

@@ -32,7 +32,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
         ctx.state if ctx.continues_previous and ctx.state else 0
     )  # everything before it was cleared for an earlier request
     stop = max(done, find_kept_start(seen, ctx, params.keep))
-    because = f"the server is asked to keep the thinking of the newest {params.keep} turns that hold any"
+    because = f"the server shall keep the thinking of the newest {params.keep} turns that hold any"
     yield from clear_thinking(seen, ctx, done, stop, because, {"keep": params.keep})
     return stop
 

@@ -45,7 +45,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", why, facts=facts)
         return done
     over = f"more than {params.trigger_uses} tool uses" if params.trigger_uses else f"more than {params.trigger:,} tokens"
-    because = f"the server is asked to clear from {over} on, and to keep the newest {params.keep} tool uses"
+    because = f"the server shall clear from {over} on, and to keep the newest {params.keep} tool uses"
     inputs = params.clear_tool_inputs_of or params.clear_tool_inputs
     yield from clear_results(seen, ctx, chosen, CLEARED, because, facts, inputs)
     return stop

@@ -56,7 +56,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
         return made
     answer = yield build_summary_ask("expect", seen, ctx, cut, params.instructions, EXPECTED, {})
     because = f"the prompt has {tokens:,} tokens: from {params.trigger:,} on the server writes a summary and answers from it"
-    facts = {"tokens": tokens, "trigger": params.trigger, "read": tokens, "stand_in": True}
+    facts = {"tokens": tokens, "trigger": params.trigger, "read": tokens, "offline": True}
     yield from build_summary_edits(ctx, find_begin(seen, ctx), cut, answer.text, because, facts)
     return Compacted(cut, answer.text)
 

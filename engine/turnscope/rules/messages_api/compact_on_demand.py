@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from turnscope.envelope.condensing import compute_fill
+from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.messages_api.edits import build_summary_ask, build_summary_edits
-from turnscope.session.index import find_at_or_before
+from turnscope.session.index import find_at_or_before, group_runs
 from turnscope.session.model import Edit, Span
 
 
@@ -31,7 +32,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.count_envelope(envelope)}
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
-    older = envelope.replace(Edit("drop", "", Span(start, envelope.stop)), -1, ctx.ledger)[0]
+    older = _drop_stale_thinking(envelope, ctx).replace(Edit("drop", "", Span(start, envelope.stop)), -1, ctx.ledger)[0]
     body = ctx.body(older) if ctx.body else {}
     answer = yield build_summary_ask("compact", older, ctx, start, params.instructions, params.max_tokens, body)
     if answer.failed or not answer.text.strip():
@@ -39,10 +40,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return
     block = json.loads(answer.items[0]) if answer.items else {"type": "compaction", "content": answer.text}
-    facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
+    facts |= {"source": answer.source, "offline": answer.source == "offline", "model": answer.model}
     summary = "the server's summary" if answer.items else "an offline summary, instead of the server's,"
     reason = f"{because}: {summary} replaces all earlier turns"
     yield from build_summary_edits(ctx, 0, start, answer.text, reason, facts, block)
+
+
+def _drop_stale_thinking(envelope: Envelope, ctx: Ctx) -> Envelope:
+    """The envelope without thinking that follows a change: the server would reject the request for a summary."""
+    changed = find_first_change(ctx.previous.after if ctx.previous else Envelope(), envelope)
+    stale = (at for at in ctx.index.thinking if changed is not None and changed <= at < ctx.request.cut)
+    for span in list(group_runs(at for at in stale if envelope.find_piece(at).body is None)):
+        envelope = envelope.replace(Edit("strip", "", span), -1, ctx.ledger)[0]
+    return envelope
 
 
 RULE = Rule(

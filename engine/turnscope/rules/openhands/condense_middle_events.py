@@ -78,8 +78,8 @@ def _find_span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, go
     for n in shown:
         sums.append(sums[-1] + (ctx.count_tokens(pieces[n].start, pieces[n].stop) if n >= 0 else params.cap))
 
-    def count(part: Sequence[sdk.Event]) -> int:  # of the events after the head, for each length
-        return sums[min(params.keep_first + len(part), len(sums) - 1)] - sums[min(params.keep_first, len(sums) - 1)]
+    def count(part: Sequence[sdk.Event]) -> int:  # of the first events, however many
+        return sums[min(len(part), len(sums) - 1)]
 
     try:
         limit = ctx.limit if over else None

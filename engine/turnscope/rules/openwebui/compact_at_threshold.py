@@ -67,12 +67,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         state = Compacted(talk.starts[new + found.start], found.summary)
         because = "a summary is stored here: it replaces everything before"
         envelope = yield from _cut_history(envelope, ctx, state, because, {})
-        if found.item:  # it was made between the calls of an answer; the later items of that answer stay
+        if found.output is not None:  # it was made between the calls of an answer; the later items of that answer stay
             one = talk.chat_messages[new + found.of]
-            left = convert_message({**one.message, "output": one.message["output"][found.item :]})
+            left = convert_message({**one.message, "output": [*found.output]})
             envelope = yield Edit("condense", because, Span(one.start, one.stop), tuple(build_parts(left)))
     first = bisect_left(talk.starts, state.start) if state else 0
-    numbers, threshold = _read_history(ctx), get_threshold(params.threshold, params.cap or params.threshold, params.own or None)
+    numbers, threshold = _read_history(ctx), _get_threshold(params)
     total = _count_tokens(ctx, numbers, first, there, state.summary if state else None)
     gone = find_boundary(numbers, first, there, params.retention) if is_exceeded(total, threshold) else 0
     if not gone:
@@ -90,13 +90,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return state
 
 
+def _get_threshold(params: Params) -> int:
+    return get_threshold(params.threshold, params.cap, params.own) if params.threshold > 0 else 0
+
+
 def _count_tokens(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
     """Return the tokens as the app counts them: usage stored with an answer, or the billed previous request, or estimates."""
     static = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in static)
     system = merge_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])
-    beside = estimate_tokens(system[0]["content"] if system else "") + estimate_tokens(summary or "")
-    total = count_history(numbers, first, there, beside)
+    added = estimate_tokens(system[0]["content"] if system else "") + estimate_tokens(summary or "")
+    total = count_history(numbers, first, there, added)
     before = ctx.previous.request if ctx.previous else None
     if before is None or before.usage is None or not ctx.previous_usage or numbers.usages:
         return total

@@ -10,7 +10,7 @@ from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import ChatMessage, build_parts, get_chat
-from turnscope.ports.openwebui.messages import FIELDS, TOOL, convert_messages, drop_blanks, load_messages
+from turnscope.ports.openwebui.messages import FIELDS, TOOL, convert_messages, drop_blanks, drop_foreign_details, load_messages
 from turnscope.session.model import Edit, Span
 
 THINKING = ("thinking", "redacted_thinking")
@@ -49,7 +49,7 @@ def _convert_one(envelope: Envelope, ctx: Ctx, one: ChatMessage, params: Params)
             for block in blank:
                 yield Edit("drop", "a blank text part is not sent", Span(block.at, block.at + 1))
         return
-    sent = load_messages([message])
+    sent = [drop_foreign_details(one, ctx.request.model) for one in load_messages([message])]
     made = drop_blanks(convert_messages(sent, params.reasoning or None))
     if not sent or not made:
         yield Edit("drop", "an answer without content is not sent", span)

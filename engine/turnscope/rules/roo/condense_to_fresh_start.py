@@ -62,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     parts = tuple(Part("user", "text" if n else "summary", block["text"], block) for n, block in enumerate(content))
     made = store_summary(envelope, ctx, parts, newest, params.factor)
     facts |= {"summary": made.number, "new_size": made.size}
-    facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
+    facts |= {"source": answer.source, "offline": answer.source == "offline", "model": answer.model}
     yield from _replace_conversation(envelope, ctx, parts, f"{because}: one summary now replaces all messages", facts)
     return made
 
@@ -84,7 +84,7 @@ def _build_ask(messages: list[Any], params: Params) -> Ask:
 
 
 def _build_content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
-    heading = management.STAND_IN if answer.source == "offline" else management.HEADING
+    heading = management.OFFLINE_HEADING if answer.source == "offline" else management.HEADING
     environment = params.environment
     if environment == NEWEST:
         environment = next(_iter_environments(ctx), "")

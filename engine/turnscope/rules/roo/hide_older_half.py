@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
+from turnscope.envelope.condensing import subtract_spans
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.envelope.wishes import find_manual_spans
 from turnscope.ports.roo import management
 from turnscope.ports.roo.history import (
     SLOT,
@@ -82,10 +84,12 @@ def _find_spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any],
     start = min(m["at"][0] for m in hidden)
     if store.summary and not store.hides_summary:
         start = ctx.index.messages[0]
-    for span in ctx.index.find_conversation_spans(start, stop):
-        piece = envelope.find_piece(span.start)
-        if piece.body != () or piece.stop < span.stop:
-            yield span
+    condensed = find_manual_spans(envelope, ctx)  # what the user condensed stays condensed
+    for talk in ctx.index.find_conversation_spans(start, stop):
+        for span in subtract_spans(talk, condensed):
+            piece = envelope.find_piece(span.start)
+            if piece.body != () or piece.stop < span.stop:
+                yield span
 
 
 RULE = Rule(

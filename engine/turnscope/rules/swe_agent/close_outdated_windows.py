@@ -42,8 +42,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if older is None or not find_replaceable(envelope, older):
             continue
         because = f"a newer window of {file} was shown" if file else "its numbered lines name no file"
-        stand_in = _build_body(ctx.session.blocks[older], close_windows(ctx.session.blocks[older].text) if file else "")
-        envelope = yield Edit("clear", because, Span(older, older + 1), stand_in, facts={"file": file})
+        placeholder = _build_body(ctx.session.blocks[older], close_windows(ctx.session.blocks[older].text) if file else "")
+        envelope = yield Edit("clear", because, Span(older, older + 1), placeholder, facts={"file": file})
     return known if newest == known.newest else Windows(newest)
 
 

@@ -11,7 +11,7 @@ from turnscope.envelope.conversation import build_result, find_replaceable, get_
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import PolicyError
-from turnscope.ports.swe_agent.texts import remove_matches
+from turnscope.ports.swe_agent.texts import DIFF, remove_matches
 from turnscope.session.model import Block, Bucket, Edit, Part, Span
 
 
@@ -19,7 +19,7 @@ from turnscope.session.model import Block, Bucket, Edit, Part, Span
 class Params:
     """The options of the original."""
 
-    remove: Annotated[tuple[str, ...], "regular expressions, each on what the one before left"] = ("<diff>.*</diff>",)
+    remove: Annotated[tuple[str, ...], "regular expressions, each on what the one before left"] = (DIFF,)
     keep_last: Annotated[int, "number of newest messages that do not change"] = 0
     system: Annotated[bool, "search system prompts too, as the original does"] = False
 

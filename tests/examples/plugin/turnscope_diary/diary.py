@@ -24,7 +24,7 @@ def find_days(source: Source) -> dict[str, Any]:
 
 def entries(source: Source) -> Iterator[Entry]:
     for name in reversed(find_days(source)):
-        yield Entry(name, f"What was said on {name}", parse_time(f"{name}T00:00Z"))
+        yield Entry(name, f"Diary of {name}", parse_time(f"{name}T00:00Z"))
 
 
 def read(source: Source, entry: Entry) -> Thread:

@@ -1,0 +1,102 @@
+"""Logs of Google's `generateContent` and of Bedrock's Converse: request bodies, alone or with their responses.
+
+Longer than a mapping for two APIs and for bodies without responses. From the schema; no real sample was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import REQUEST_KEYS, RESPONSE_KEYS, TIME_KEYS, as_text, parse_if_json, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows
+from turnscope.reading.conversations import Call, Conversations, group_calls
+from turnscope.reading.messages import build_body, convert_message, find_answers, find_messages
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import convert_usage
+from turnscope.session.model import Note
+from turnscope.session.thread import Thread
+
+NAME = "other-apis"
+SNIFFED = 5  # records that are looked at
+USAGE = {
+    "thoughtsTokenCount": "reasoning_tokens",
+    "promptTokenCount": "prompt_token_count",
+    "candidatesTokenCount": "candidates_token_count",
+}
+USAGE |= {"cachedContentTokenCount": "cached_content_token_count", "totalTokenCount": "total_token_count"}
+Value = Mapping[str, Any]
+
+
+def _find_body(record: Any) -> Value:
+    """Find a body of either API in a record; an empty one where it holds none."""
+    for held in (record, *(as_mapping(record).get(key) for key in REQUEST_KEYS)):
+        body = as_mapping(parse_if_json(held) if isinstance(held, str) else held)
+        contents, messages = as_rows(body.get("contents")), as_rows(body.get("messages"))
+        if contents and all(isinstance(one.get("parts"), list) for one in contents):
+            return body
+        parts = [part for one in messages for part in as_rows(one.get("content"))]
+        if "modelId" in body and parts and not any("type" in part for part in parts):
+            return body
+    return {}
+
+
+def _iter_records(source: Source) -> Iterator[tuple[Any, int]]:
+    for value, line in source.iter_values():
+        yield from ((one, number) for number, one in enumerate(value, 1)) if isinstance(value, list) else [(value, line)]
+
+
+def sniff(source: Source) -> int:
+    return 80 if source.kind == "file" and any(_find_body(row) for row, _ in islice(_iter_records(source), SNIFFED)) else 0
+
+
+def _find_conversations(source: Source) -> Conversations:
+    if "conversations" not in source.cache:
+        calls = (_convert(record, line) for record, line in _iter_records(source))
+        source.cache["conversations"] = group_calls((call for call in calls if call is not None), source.path.stem)
+    found: Conversations = source.cache["conversations"]
+    return found
+
+
+def _convert(record: Any, line: int) -> Call | Note | None:
+    if isinstance(record, Note):
+        return record
+    body = _find_body(record)
+    if not body:
+        return Note("warning", line, "a record holds no request body and was skipped")
+    held = as_mapping(record)
+    response = next((held[key] for key in RESPONSE_KEYS if held.get(key) is not None), None)
+    response = as_mapping(parse_if_json(response) if isinstance(response, str) else response)
+    listed = as_rows(body.get("tools")) or as_rows(as_mapping(body.get("toolConfig")).get("tools"))
+    tools = [inner for tool in listed for inner in as_rows(tool.get("functionDeclarations")) or [tool]]
+    used = as_mapping(response.get("usageMetadata")) or as_mapping(response.get("usage"))
+    first = next(iter(as_rows(response.get("candidates"))), {})
+    reason = as_text(first.get("finishReason")) or as_text(response.get("stopReason"))
+    model = as_text(response.get("modelVersion")) or as_text(body.get("modelId")) or as_text(body.get("model"))
+    about: dict[str, Any] = {"model": model or as_text(held.get("model")), "stop_reason": reason or None}
+    about["usage"] = convert_usage({USAGE.get(key, key): count for key, count in used.items()})
+    about["sent_at"] = next((at for key in TIME_KEYS if (at := parse_time(held.get(key))) is not None), None)
+    content = [block for message in find_answers(response) for block in convert_message(message)[1]]
+    return Call(build_body(find_messages(body), tools), {"content": content} if content else None, about, "", line)
+
+
+def list_entries(source: Source) -> Iterator[Entry]:
+    return _find_conversations(source).list_entries()
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    return Thread(_find_conversations(source).build_session(entry.id, NAME))
+
+
+IMPORTER = Importer(
+    NAME,
+    "Google or Bedrock API log (JSON or JSON lines)",
+    sniff,
+    read,
+    list_entries,
+    wants="body with `contents`, nor one with `modelId` and `messages`",
+    right="bodies laid along each other; calls and results paired; usage of each response",
+    sample=False,
+)

@@ -1,0 +1,197 @@
+"""What is hidden in the requests of a session, and their scale: the fit of all is shown, that of the first ones plans."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace as replace_struct
+
+from turnscope.counting.calibration import Calibration, PolicyEstimate
+from turnscope.counting.reconciliation import DRIFT_LIMIT, SCALE_LIMITS, Fit, Ints, StaticHints, fit_requests
+from turnscope.planning.first_request import get_prompt_prior
+from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, EXACT_REQUESTS, Block, Bucket, Request, Session
+
+LEAST_POLICY_ERROR = 0.05  # share of the prompt; what later requests move the fit by, in 95 % of those of real sessions
+REFITS = 16  # a session of n requests is fitted anew after n / 16 more, after a compaction and with another model
+TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
+
+
+class RecordStep(Struct, frozen=True, gc=False):
+    """What a replay needs to know of a request as it was really sent.
+
+    Attributes:
+        tokens: its counted tokens.
+        static: those of its system prompt and tools.
+        calibration: what its bill leaves to the next request, under whatever policy that is planned.
+    """
+
+    tokens: int
+    static: int
+    calibration: Calibration
+
+
+class RunningFit:
+    """The fit over the requests so far of a record: what planning under another policy may know of the one that is shown.
+
+    Args:
+        session: The session.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.compactions = _find_compactions(session)
+        self.sizes: list[int] = []
+        self.statics: list[int] = []
+        self.fitted = 0  # requests in the newest fit
+        self.estimate: PolicyEstimate | None = None
+
+    def learn(self, step: RecordStep) -> RecordStep:
+        """Return one more step of the record with what its calibration says of other policies; of a chat as it is.
+
+        Long sessions are not fitted anew at each request, as that would take the square of their length. A chat learns from
+        what it sent itself.
+
+        Args:
+            step: The step.
+        """
+        if self.session.source == CHAT:
+            return step
+        self.sizes.append(step.tokens)
+        self.statics.append(step.static)
+        count, requests = len(self.sizes), self.session.requests
+        switched = count > 1 and requests[count - 2].model != requests[count - 1].model
+        due = switched or count - 1 in self.compactions or count - self.fitted >= max(1, count // REFITS)
+        if due and step.calibration.seen:
+            self.fitted = count
+            self.estimate = self._make_estimate(requests[:count])
+        return replace_struct(step, calibration=replace_struct(step.calibration, estimate=self.estimate))
+
+    def _make_estimate(self, requests: Sequence[Request]) -> PolicyEstimate | None:
+        """What the newest stretch of these requests says; its error shrinks as the scale is learned.
+
+        None where most of a prompt is not in the log: such a bill is not of what was counted.
+        """
+        fit = fit_session(self.session, requests, self.sizes, self.statics)[-1]
+        if fit.injected > fit.prefix + fit.earlier + fit.scale * self.sizes[-1]:
+            return None
+        billed = sum(get_prompt_tokens(request) > 0 and request.model == requests[-1].model for request in requests)
+        error = max(LEAST_POLICY_ERROR + DRIFT_LIMIT / max(1, billed), fit.error or 0.0)
+        terms, static = fit.get_policy_terms(), self.statics[-1]
+        apart = round((terms.get_scale(0) - terms.scale) * static)
+        return PolicyEstimate(terms.hidden_tokens + apart, terms.scale, error)
+
+
+def fit_session(
+    session: Session, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int] = ()
+) -> tuple[Fit, ...]:
+    """Return what is hidden in the requests of a session, and their scale. All pages use this fit.
+
+    It reads nothing of the session that came after the last of the requests.
+
+    Args:
+        session: The session.
+        requests: Its requests, or the first of them.
+        sizes: Counted tokens of each request.
+        statics: Counted tokens of each request's system prompt and tools, where the log holds whole requests.
+    """
+    known = session.blocks[: requests[-1].stop] if requests else session.blocks
+    buckets = {block.bucket for block in known if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
+    billed = ((request, get_prompt_tokens(request)) for request in requests)  # an earlier pass had another prompt
+    recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
+    models = [request.model for request in requests]
+    begun = session.about.get(BEGINS_MID_CONVERSATION) is True
+    fits = fit_requests(
+        np.array(sizes, dtype=np.int64),
+        recorded,
+        models,
+        known_static=bool(buckets) and not _lacks_tools(known),
+        compactions=_find_compactions(session),
+        mid_conversation=begun,
+        tools=Bucket.TOOLS in buckets,
+        hints=StaticHints(partial(changes_static, session, requests), get_prompt_prior(session)[0]),
+    )
+    if EXACT_REQUESTS in session.about:
+        return tuple(_fit_whole(fit, requests, sizes, statics) for fit in fits)
+    logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
+    return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
+
+
+def _fit_whole(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]) -> Fit:
+    """Return the fit where the log holds whole requests: system prompt and tools have a scale of their own.
+
+    The request with the least conversation shows it. Otherwise these would seem to change with the conversation.
+    """
+    whole, model = replace(fit, whole=True), requests[fit.start].model
+    prompts = [(n, get_prompt_tokens(request)) for n, request in enumerate(requests[: len(statics)]) if request.model == model]
+    billed = [(n, tokens - fit.hidden_tokens) for n, tokens in prompts if tokens > fit.hidden_tokens and statics[n]]
+    if not billed:
+        return whole
+    least, tokens = max(billed, key=lambda row: statics[row[0]] / sizes[row[0]])
+    static_scale = tokens / sizes[least]
+    counted = sum(sizes[n] - statics[n] for n, _ in billed)
+    scale = sum(tokens - static_scale * statics[n] for n, tokens in billed) / max(1, counted)
+    low, high = SCALE_LIMITS
+    if not (low <= static_scale <= high and low <= scale <= high):
+        return whole
+    return replace(whole, scale=scale, static_scale=static_scale)
+
+
+def _find_compactions(session: Session) -> set[int]:
+    """Numbers of the requests at which the tool condensed."""
+    return {seen.request for seen in session.observed if seen.edit.action == "condense"}
+
+
+def _measure_cut(fit: Fit, logged: Collection[int], recorded: Ints, sizes: Sequence[int]) -> Fit:
+    """Return the fit with the cut at its start as it was billed: what the prompt fell by, and what came in.
+
+    There is none where the log reports content that was cleared and that it does not hold (`logged`).
+    """
+    start, before = fit.start, np.flatnonzero(recorded[: fit.start] >= 0)
+    last = int(before[-1]) if len(before) else -1
+    if any(last < n <= start for n in logged):
+        return replace(fit, cut_at_start=0)
+    if last < 0 or recorded[start] < 0:
+        return fit
+    gone = int(recorded[last] - recorded[start]) + round(fit.scale * (sizes[start] - sizes[last]))
+    return replace(fit, cut_at_start=gone) if gone > 0 else fit
+
+
+def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:
+    """Whether a log shows that system prompt or tools changed at a request.
+
+    Tools were searched for, or most of what was cached was not read again.
+
+    Args:
+        session: The session.
+        requests: Its requests.
+        number: Number of the request.
+    """
+    if number == 0:
+        return False
+    last, request = requests[number - 1], requests[number]
+    results = (block for block in session.blocks[last.cut : request.cut] if block.kind == "tool_result")
+    if any(TOOL_REFERENCE in block.text for block in results):
+        return True
+    if last.usage is None or request.usage is None or last.model != request.model:
+        return False
+    cached = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
+    return request.usage.cache_read_input_tokens < cached // 2
+
+
+def lacks_tools(session: Session) -> bool:
+    """Return whether the log holds the system prompt, and calls of tools, but not their definitions: these alone are hidden."""
+    return _lacks_tools(session.blocks)
+
+
+def _lacks_tools(blocks: Sequence[Block]) -> bool:
+    buckets = {block.bucket for block in blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
+    return buckets == {Bucket.SYSTEM} and any(block.kind == "tool_use" for block in blocks)
+
+
+def get_prompt_tokens(request: Request) -> int:
+    """Return the recorded prompt tokens of a request; -1 where the log has none. Zeros mean that nothing was recorded."""
+    return request.usage.answered_prompt_tokens or -1 if request.usage else -1

@@ -1,0 +1,51 @@
+"""Compare and Policies in a real Chromium: the answer after one click, one cost on all pages, policies chosen from the list."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import idle, travel
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+SAMPLE = "session=cache-goes-cold"
+
+
+def test_the_answer_is_one_click_away_and_every_page_has_the_same_cost(kept: Page) -> None:
+    kept.set_default_timeout(45_000)  # five replays, also on a busy machine
+    travel(kept, f"/?{SAMPLE}")
+    kept.get_by_role("link", name="Compare").first.click()
+    expect(kept.locator(".cmp-verdict h2")).to_contain_text("cheaper than the record", timeout=45_000)
+    idle(kept)
+    cards = kept.locator(".cmp-card")
+    expect(cards).to_have_count(5)
+    expect(kept.locator(".ts-title")).to_contain_text("$5.73")
+    expect(cards.first.locator(".cost")).to_contain_text("$5.73×1.00billed", use_inner_text=False)
+    expect(kept.locator(".st-key-compare-pareto .js-plotly-plot")).to_have_count(1)
+    cost = cards.filter(has_text="Clear old tool results").locator(".cost")
+    usd, factor = cost.locator("b").inner_text(), cost.locator("small").inner_text()
+    travel(kept, f"/debugger?{SAMPLE}&policy=clear-tool-results")
+    expect(kept.locator(".policy-line").first).to_contain_text(f"simulated {usd}, {factor} of what it cost ($5.73)")
+
+
+def test_policies_are_filtered_opened_and_compared_on_the_session(kept: Page) -> None:
+    kept.set_default_timeout(45_000)
+    travel(kept, f"/policies?{SAMPLE}")
+    rows = kept.locator(".row")
+    rows.first.wait_for()
+    count = rows.count()
+    kept.get_by_text(re.compile("^partly verified")).click()
+    expect(rows).not_to_have_count(count)
+    expect(kept).to_have_url(re.compile("proof=partly"))
+    kept.get_by_role("button", name="Gemini CLI").click()
+    expect(kept.locator(".st-key-policy-detail h3")).to_have_text("Gemini CLI")
+    kept.get_by_role("checkbox", name="Compare Gemini CLI").check()
+    kept.get_by_role("checkbox", name="Compare opencode", exact=True).check()
+    kept.get_by_role("link", name="Compare 2 on this session").click()
+    expect(kept.locator(".cmp-card h2")).to_have_text(["As recorded", "Gemini CLI", "opencode"], timeout=45_000)
+    expect(kept).to_have_url(re.compile(f"{SAMPLE}.*policies=as-recorded%2Cgemini-cli%2Copencode"))

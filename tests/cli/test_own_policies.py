@@ -1,0 +1,50 @@
+"""Policies of the user's own in commands, with values for some models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT
+from turnscope.cli import command_line
+from turnscope.cli.options import load_policy
+from turnscope.planning.policy import load
+from turnscope.planning.policy_catalog import save_policy
+from turnscope.views.model_values import ModelValue, build_model_tables
+from turnscope.views.parameters import apply_changes
+
+SESSION = str(ROOT / "sample_sessions" / "chat-forgets-first-instruction.jsonl")  # with gpt-4o-mini
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's with a policy that gives the sample's model one pair and a small window."""
+    monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
+    base = load("context-aware-chat")
+    values = (ModelValue("gpt-4o-mini*", "budget.window", "1500"), ModelValue("gpt-4o-mini*", "keep_last_pairs.pairs", "1"))
+    changed = apply_changes(base, {"models": build_model_tables(base, values)})
+    save_policy("mine", changed.to_toml(), tmp_path / "policies")
+    return tmp_path / "policies"
+
+
+def invoke(*arguments: str) -> str:
+    done = CliRunner().invoke(command_line, arguments)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.stdout
+
+
+def test_compare_and_check_apply_the_values_for_the_session_s_model() -> None:
+    shipped, mine = json.loads(invoke("compare", SESSION, "--policies", "context-aware-chat,mine", "--json"))["policies"]
+    assert sum(mine["sizes"]) < sum(shipped["sizes"])
+    checked = [
+        json.loads(invoke("check", SESSION, "--max-fill", "100", "--policy", name, "--json"))["sessions"][0]
+        for name in ("context-aware-chat", "mine")
+    ]
+    assert [row["window"] for row in checked] == [128_000, 1_500]
+
+
+def test_a_built_in_policy_is_not_replaced_by_a_file_of_its_name(own: Path) -> None:
+    (own / "balanced.toml").write_text("", encoding="utf-8")
+    assert load_policy("balanced") == load("balanced")

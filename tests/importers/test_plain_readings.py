@@ -1,0 +1,21 @@
+"""Every real file at hand, as we read it and as plain JSON reads it: calls, results, tokens and texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import SHARED
+from formats_table import compare_file, list_files
+
+FILES = [path for path in list_files() if path.name != "api_conversation_history.json"]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="real files lie beside the project")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name[:40]}")
+def test_a_real_file_opens_with_all_that_it_holds(path: Path) -> None:
+    row = compare_file(path)
+    assert row.sessions
+    assert row.blocks
+    assert row.lost == []
+    assert row.right, row.pairs
