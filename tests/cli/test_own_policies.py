@@ -48,3 +48,33 @@ def test_compare_and_check_apply_the_values_for_the_session_s_model() -> None:
 def test_a_built_in_policy_is_not_replaced_by_a_file_of_its_name(own: Path) -> None:
     (own / "balanced.toml").write_text("", encoding="utf-8")
     assert load_policy("balanced") == load("balanced")
+
+
+@pytest.mark.parametrize("by_path", [False, True], ids=["name", "path"])
+def test_a_trace_is_made_under_ones_own_policy_as_compare_replays_it(own: Path, tmp_path: Path, by_path: bool) -> None:
+    policy, out = str(own / "mine.toml") if by_path else "mine", tmp_path / "spans.jsonl"
+    invoke("trace", SESSION, str(out), "--policy", policy)
+    spans = [
+        {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+        for line in out.read_text(encoding="utf-8").splitlines()
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+    assert {span["turnscope.policy"] for span in spans if "turnscope.policy" in span} == {"mine.toml" if by_path else "mine"}
+    (compared,) = json.loads(invoke("compare", SESSION, "--policies", policy, "--json"))["policies"]
+    expected = [int(span["turnscope.expected_input_tokens"]) for span in spans if "turnscope.expected_input_tokens" in span]
+    assert expected == compared["sizes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("", "cannot be read"), ("[[rules]]\nrule = 'none'", "none"), ("a = ", "not valid TOML")]
+)
+def test_a_file_that_is_no_policy_is_named(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "odd.toml"
+    if text:
+        path.write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(command_line, ["trace", SESSION, str(tmp_path / "out.jsonl"), "--policy", str(path)])
+    assert done.exit_code == 2
+    assert why in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()

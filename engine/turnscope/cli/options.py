@@ -48,13 +48,33 @@ def complete_policies(_ctx: click.Context, _param: click.Parameter, incomplete: 
 
 
 def load_policy(name: str) -> Policy:
-    """Load a policy that an option names: a built-in one, one of a package, or one of the user's own."""
+    """Load a policy that an option names: a built-in one, one of a package, one of the user's own, or a path of a TOML file.
+
+    A file's policy has the name of the file with its ending, so that it is not taken for a built-in one.
+
+    Raises:
+        PolicyError: There is no such policy, or its file is malformed.
+    """
     from turnscope.library import opening  # only who needs a policy waits for these
     from turnscope.planning import policy
 
+    if name.endswith(".toml"):
+        return opening.set_environment(policy.parse(Path(name).name, _read_policy_file(name)))
     folder = find_data_folder() / "policies"
     own = name in policy.list_policies(folder) and policy.resolve_name(name) not in policy.list_policies()
     return opening.load_policy(name, folder if own else None)
+
+
+def _read_policy_file(path: str) -> str:
+    from turnscope.errors import PolicyError
+
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise PolicyError(
+            f"the policy {path!r} cannot be read: {why}", hint="Name a policy, or the path of its TOML file."
+        ) from error
 
 
 def session_path(function: F) -> F:
@@ -70,7 +90,7 @@ def conversation(function: F) -> F:
 
 
 def policy(text: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
-    """The option `--policy`: one name; required where there is no default.
+    """The option `--policy`: one name or path; required where there is no default.
 
     Args:
         text: Its line of help.

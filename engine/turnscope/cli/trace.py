@@ -43,17 +43,18 @@ def command(
     """
     if not masked and (without or names):
         raise click.UsageError("--without and --names are for --masked.")
+    chosen = options.load_policy(policy)
     with replace_file(target) as part, open_session(path, conversation) as session:
-        trace, redacted = opening.replay(session, policy), None
+        trace, redacted = opening.replay(session, chosen), None
         if masked:
             words = options.list_removed_words(session, without, names=names)
             redacted = redact(freeze_estimates(trace), trace.ledger, "masked", words)  # counted before texts are taken out
-            trace = opening.replay(redacted.session, policy, ledger=redacted.ledger)
-        below = replays.iter_spans_below(trace.session, opening.replay, content=content) if policy == AS_RECORDED else ()
+            trace = opening.replay(redacted.session, chosen, ledger=redacted.ledger)
+        below = replays.iter_spans_below(trace.session, opening.replay, content=content) if chosen.name == AS_RECORDED else ()
         count = export.write_spans(part, chain(replays.iter_spans(trace, content=content), below))
         if redacted:
             check_masked(part.read_text(encoding="utf-8"), redacted)
-    click.echo(f"{count:,} spans of {_count_requests(session, policy):,} requests are in {target}")
+    click.echo(f"{count:,} spans of {_count_requests(session, chosen.name):,} requests are in {target}")
     return 0
 
 

@@ -69,8 +69,12 @@ def load_policy(name: str, folder: Path | None = None) -> Policy:
     >>> load_policy("last-5-pairs").title
     'Last 5 pairs'
     """
-    policy = shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
-    return shelf.set_stateless_output(policy, read_stateless_output())
+    return set_environment(shelf.load(name, folder) if folder else shelf.load(name))
+
+
+def set_environment(policy: Policy) -> Policy:
+    """Return the policy with the parameters that the environment sets."""
+    return shelf.set_stateless_output(shelf.set_pairs(policy, read_context_pairs()), read_stateless_output())
 
 
 def policies() -> tuple[Policy, ...]:
