@@ -321,10 +321,22 @@ def test_reactive_does_nothing_below_three_quarters_and_then_loses_three_quarter
     assert stands(session, nine) == ["q7", "a7", "q8", "a8", "q9"]  # 14 of 19 messages go: three quarters, in pairs
 
 
-def test_reactive_keeps_every_result_whole_as_long_as_it_stands() -> None:
-    session = work(*[[("Bash", {"command": "run"}, "x" * 9_000)]] * 6)
+def test_reactive_sends_every_call_and_whole_result_as_xml_text_as_long_as_it_stands() -> None:
+    session = work(*[[("Bash", {"command": f"run {n}"}, f"{n}" + "x" * 9_000)] for n in range(6)])
     for plan in plans("reactive-75", session):
-        assert all(piece.body in (None, ()) for piece in plan.after.pieces)
+        contents = [message["content"] for message in render(plan.after, session)["messages"]]
+        given = [
+            part
+            for content in contents
+            for part in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
+        ]
+        assert {part["type"] for part in given} == {"text"}
+        done = range((plan.request.n + 1) // 2)
+        texts = [part["text"] for part in given]
+        assert [text for text in texts if text.startswith("<")] == [
+            f"<Bash>\n<command>run {n}</command>\n</Bash>" for n in done
+        ]
+        assert [text for text in texts if "Result" in text] == [f"[Bash] Result:\n{n}{'x' * 9_000}" for n in done]
 
 
 # The specification of a context-aware chat

@@ -23,12 +23,15 @@ from turnscope.envelope.layers.conversations import Split, find_borders, format_
 from turnscope.envelope.layers.places import CONTEXT, HEADERS, RETRIEVED, SUMMARIES
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx
+from turnscope.envelope.wishes import add_wishes
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
+from turnscope.session.facts import add_facts
+from turnscope.session.fork import fork_session
 from turnscope.session.index import Index
-from turnscope.session.model import Part, Session
+from turnscope.session.model import Edit, Fork, Part, Session, Span, join_path, list_fork_points
 
 TURNS = 300
 HEADER = re.compile(r"c\d+(?:\.2)? (?:done|open|error)\b.*")
@@ -271,7 +274,9 @@ def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old
 
 
 def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session_grows() -> None:
-    session = make_long_session(12, {n: (f"Go on with it: {'render' if n < 6 else 'mailer'}.", {}) for n in range(1, 12)})
+    session = make_long_session(
+        12, {n: ("Check render again." if n < 6 else "Rotate the mailer keys.", {}) for n in range(1, 12)}
+    )
     ctx = ctx_of(session)
     assert find_borders(ctx, Split()) == ctx.index.turns
     assert len(find_borders(ctx, Split("topic"))) == 2
@@ -284,7 +289,7 @@ def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session
     assert find_borders(silent, Split("idle gap")) == (ctx.index.turns[0], ctx.index.turns[4])
     parts = find_borders(ctx, Split(part_over=200))
     assert set(ctx.index.turns) < set(parts)
-    short = make_long_session(6, {n: ("Go on with it: render.", {}) for n in range(1, 6)})
+    short = make_long_session(6, {n: ("Check render again.", {}) for n in range(1, 6)})
     part = ctx_of(short)
     assert find_borders(part, Split(part_over=200)) == tuple(at for at in parts if at < len(short.blocks))
 
@@ -325,6 +330,119 @@ def test_system_blocks_between_conversations_stand_and_the_prompt_of_a_parted_tu
         prompt = next(b.at for b in session.blocks if b.turn == turn and b.role == "user")
         assert plan.after.find_piece(prompt).body is None
         assert plan.after.find_piece(0).body is None
+
+
+def talk(*prompts: str, answer: str = "Done.", sent: float | None = None) -> Session:
+    """A chat of these prompts, each with the same answer, a minute after the last message from `sent` on."""
+    builder = Builder("talk", "test")
+    for n, prompt in enumerate(prompts):
+        times = (None, None) if sent is None else (sent + 120 * n, sent + 120 * n + 60)
+        builder.add_message("user", prompt, sent_at=times[0])
+        builder.set_request(builder.add_message("assistant", answer, sent_at=times[1]), model="claude-opus-4-5")
+    return builder.build()
+
+
+def plans_of(session: Session, policy: Policy = LAYERED) -> list[Plan]:
+    return [*replay(session, policy, build_ledger(session, CHARS))]
+
+
+def point(plan: Plan, name: str) -> str:
+    """A point of the context summary; "" = it has none of that name."""
+    rows = [line for text in slot(plan, CONTEXT) for line in text.split("\n")]
+    return next((line.removeprefix(f"{name}: ") for line in rows if line.startswith(f"{name}: ")), "")
+
+
+def test_the_objective_stands_through_prompts_that_go_on_and_changes_with_the_topic() -> None:
+    going_on = ("next?", "go on", "And the docs?", "Now write a test for it.", "Why is that?", "Check the ferry pool again.")
+    topic = ("Please rewrite the pool of the ferry service.", *going_on, "Which anchors does the harbour sell?", "next?")
+    plans = plans_of(talk(*topic))
+    said = [(point(plan, "objective"), point(plan, "now")) for plan in plans[1:]]
+    assert said[: len(going_on)] == [(topic[0], prompt) for prompt in going_on]
+    assert said[len(going_on) :] == [(topic[-2], ""), (topic[-2], "next?")]
+
+
+def test_an_intent_that_was_reported_before_the_topic_changed_is_not_its_objective() -> None:
+    builder = Builder("talk", "test")
+    builder.add_message("user", "Please rewrite the pool of the ferry service.")
+    report = {"type": "tool_use", "id": "c", "name": "report_housekeeping", "input": {"understood_intent": "Faster ferries."}}
+    builder.set_request(builder.add_message("assistant", [report], fence=True))
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "c", "content": "Kept."}], origin="tool")
+    for prompt in ("next?", "Which anchors does the harbour sell?"):
+        builder.set_request(builder.add_message("assistant", "Done."))
+        builder.add_message("user", prompt)
+    builder.add_unanswered()
+    plans = plans_of(builder.build())
+    assert "Faster ferries." in point(plans[-2], "objective")
+    assert point(plans[-1], "objective") == "Which anchors does the harbour sell?"
+
+
+def test_achievements_have_room_of_their_own_however_long_the_objective_and_the_story_are() -> None:
+    wordy = " ".join(f"Rewrite part {n} of the ferry pool so that each of its callers is served in turn." for n in range(9))
+    plans = plans_of(talk(wordy, *[f"{n} {wordy}" for n in range(12)], answer="We decided to keep the queue. All tests pass."))
+    assert point(plans[-1], "achieved") == "We decided to keep the queue. All tests pass."
+    assert point(plans[-1], "story, the newest first")
+    assert all(sum((len(text) + 3) // 4 for text in slot(plan, CONTEXT)) <= 300 for plan in plans)
+
+
+def test_what_enters_and_leaves_the_focus_is_named() -> None:
+    session = talk(*["Check cache.py."] * 3, *["Check mailer.py."] * 3, "And?")
+    last = plans_of(session)[6]
+    assert point(last, "left") == "cache.py, cache"
+    told = next(d.edit for d in plans_of(session)[4].decisions if d.rule == "write_context")
+    assert told.facts["entered"] == ["mailer.py", "mailer"]
+    assert told.because.endswith("entered focus: mailer.py, mailer")
+
+
+def test_headers_carry_the_time_and_name_the_day_once() -> None:
+    plans = plans_of(talk(*["Check the ferry pool."] * 4, sent=1_700_006_260.0))  # 14 November 2023, 23:57:40
+    text = slot(plans[-1], HEADERS)[1]
+    assert text.split("\n") == [
+        "On 11-14:",
+        "c1 done 23:57 Check ferry pool 14 - Done.",
+        "c2 done 23:59 Check ferry pool 14 - Done.",
+        "On 11-15:",
+        "c3 done 00:01 Check ferry pool 14 - Done.",
+    ]
+
+
+def test_a_summary_has_position_and_whether_it_can_be_retrieved_as_fields() -> None:
+    session = talk(*[f"Check ferry {n}." for n in range(8)], answer="We decided to keep it. What about the pool?")
+    dropped = Edit("drop", "by hand", Span(0, 2), ())
+    wished = structs.replace(session, recorded=add_facts(session.recorded, add_wishes(session, 0, [dropped])))
+    for chat, can in ((session, True), (wished, False)):
+        rows = next(d.edit.facts["fields"] for d in plans_of(chat)[-1].decisions if "fields" in d.edit.facts)
+        assert [(row["id"], row["position"], row["retrievable"]) for row in rows] == [("c1", 1, can), ("c2", 2, True)]
+    assert rows[1] | {"decisions": 1, "open questions": 1} == rows[1]
+
+
+def test_every_version_of_an_edited_conversation_leads_to_the_newest() -> None:
+    session = make_long_session(8)
+    starts = [next(block.at for block in session.blocks if block.turn == turn) for turn in range(8)]
+    twice = structs.replace(session, id="branch", parent="before", at=starts[5], about={"forked": [starts[3]]})
+    ctx, split = ctx_of(twice), Split()
+    assert [format_id(ctx, split, n) for n in range(8)] == ["c1", "c2", "c3", "c4.2", "c5.2", "c6.3", "c7.3", "c8.3"]
+    assert {parse_id(ctx, split, name) for name in ("c6", "c6.1", "c6.2", "C6.3 ")} == {(5, "c6.3")}
+    assert {parse_id(ctx, split, name)[0] for name in ("c6.4", "c6.0", "c4.3", "c3.2", "c6.", "c6.x", "c6.²")} == {-1}
+
+
+def test_a_branch_of_a_branch_knows_where_its_path_was_edited_before() -> None:
+    session = make_long_session(8)
+    once = fork_session(session, 8)
+    grown = structs.replace(session, id=once.id, parent=once.parent, at=once.at, about=once.about)
+    assert (list_fork_points(session), list_fork_points(once)) == ((), (session.requests[8].cut,))
+    assert list_fork_points(fork_session(grown, 10)) == (session.requests[8].cut, session.requests[10].cut)
+    paths = [structs.replace(session, id=f"p{n}", parent=session.id, at=at) for n, at in enumerate((7, 13, 25))]
+    forks = [Fork(structs.replace(path, blocks=path.blocks[path.at :]), n, path.at) for n, path in enumerate(paths)]
+    assert [list_fork_points(join_path(session, forks, n)) for n in range(4)] == [(), (7,), (7, 13), (7, 13, 25)]
+
+
+def test_the_composed_message_measures_what_is_metadata() -> None:
+    plans = plans_of(talk(*["Check the ferry pool."] * 9))
+    facts = [next(d.edit for d in plan.decisions if d.rule == "compose_message") for plan in plans]
+    assert facts[0].facts["metadata"] == 0
+    last = facts[-1].facts
+    assert last["metadata"] == sum(last["layers"].values()) > 0
+    assert f"{last['metadata']:,} of {plans[-1].after.tokens:,} tokens are metadata" in facts[-1].because
 
 
 def test_the_composed_message_says_what_its_input_is_and_counts_a_mixed_system_prompt_by_kind() -> None:

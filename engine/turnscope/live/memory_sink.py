@@ -1,6 +1,7 @@
 """A sink that stores what a chat remembers across chats.
 
-That is facts that the rule `insert_memories` found, and how often conversations of the archive were retrieved.
+That is facts that the rule `insert_memories` found, and which names are looked up again: those of conversations that the model
+retrieved, and those of earlier conversations that the user's prompts name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from turnscope.session.model import JSON, Fact, Message
 from turnscope.storage.database import StorageError
 from turnscope.storage.memories import Memories
 
-FACTS_RULE, ARCHIVE_RULE = "insert_memories", "retrieve_conversations"
+FACTS_RULE = "insert_memories"
+LEARNING_RULES = ("retrieve_conversations", "insert_references")  # what the model asks for again, and what the user does
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,6 @@ class MemorySink:
                 raise
             except TurnscopeError:
                 continue
-        again = [name for d in ended.plan.decisions if d.rule == ARCHIVE_RULE for name in d.edit.facts.get("names", ())]
+        again = [name for d in ended.plan.decisions if d.rule in LEARNING_RULES for name in d.edit.facts.get("names", ())]
         if again and self.counts_retrievals:
             self.memories.learn(again)

@@ -5,12 +5,12 @@ Blocks keep their addresses, so all shared requests are planned as they were. Th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from msgspec import structs
 
-from turnscope.session.model import JSON, Block, Message, Session
+from turnscope.session.model import FORKED, JSON, Block, Message, Session, list_fork_points
 from turnscope.session.timeline import link_pair, make_block
 
 NO_RESULT = "[This conversation was forked before the tool answered.]"
@@ -36,6 +36,17 @@ def truncate_session(session: Session, at: int, requests: int | None = None) -> 
     )
 
 
+def add_fork_points(about: Mapping[str, JSON], parent: Session) -> Mapping[str, JSON]:
+    """Return what a branch says about itself, with where the paths before it left others.
+
+    Args:
+        about: What it says otherwise.
+        parent: The session that it leaves.
+    """
+    points = list_fork_points(parent)
+    return {**about, FORKED: [*points]} if points else {key: value for key, value in about.items() if key != FORKED}
+
+
 def fork_session(session: Session, request: int) -> Session:
     """Make the session that a branch starts from, so that request `request` can be sent differently.
 
@@ -50,7 +61,13 @@ def fork_session(session: Session, request: int) -> Session:
         IndexError: The session has no such request.
     """
     cut = session.requests[request].cut
-    start = structs.replace(truncate_session(session, cut, request), id=f"{session.id}@{request}", parent=session.id, at=cut)
+    start = structs.replace(
+        truncate_session(session, cut, request),
+        id=f"{session.id}@{request}",
+        parent=session.id,
+        at=cut,
+        about=add_fork_points(session.about, session),
+    )
     last = next((m for m in reversed(start.messages) if m.role == "assistant"), None)
     calls = [b for b in start.blocks[last.start : last.stop] if b.pair < 0 and _is_client_call(b)] if last else []
     if last is None or not calls:

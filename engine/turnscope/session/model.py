@@ -392,6 +392,9 @@ class ObservedEdit(Struct, frozen=True):
     edit: Edit
 
 
+FORKED = "forked"  # key of `Session.about` on a branch of a branch: where each path before it left another
+
+
 class Session(Struct, frozen=True):
     """One path of a thread, root to leaf: the storage timeline, append-only. It holds what happened, never an opinion about it.
 
@@ -483,6 +486,14 @@ class Branches(Sequence[Session]):
         return hash(len(self))
 
 
+def list_fork_points(session: Session) -> tuple[int, ...]:
+    """List the addresses at which the path of a branch left another path, the first one first; none for a main path."""
+    if not session.parent or session.at < 0 or session.id == session.parent or "agent" in session.about:
+        return ()
+    earlier = session.about.get(FORKED)
+    return (*(at for at in (earlier if isinstance(earlier, list) else ()) if isinstance(at, int)), session.at)
+
+
 def get_block(trunk: Session, forks: Sequence[Fork], number: int, at: int) -> Block:
     """Get the block at an address of a path.
 
@@ -523,4 +534,6 @@ def join_path(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
         requests += fork.own.requests
         observed += fork.own.observed
     last = line[0].own if line else trunk
+    if len(line) > 1:
+        last = replace(last, about={**last.about, FORKED: [fork.start for fork in line[:0:-1]]})
     return replace(last, blocks=tuple(blocks), messages=tuple(messages), requests=tuple(requests), observed=tuple(observed))

@@ -14,7 +14,7 @@ from msgspec import structs
 from turnscope.errors import TurnscopeError
 from turnscope.planning.policy import resolve_name
 from turnscope.session.facts import add_facts
-from turnscope.session.fork import truncate_session
+from turnscope.session.fork import add_fork_points, truncate_session
 from turnscope.session.model import CHAT, JSON, AppliedEdit, Edit, Fact, ObservedEdit, Request, Session, Usage
 from turnscope.session.portable import loads as load_session
 from turnscope.session.timeline import Timeline
@@ -66,7 +66,7 @@ def load_thread(db: Database, path: Path, thread: str) -> Session:
         requests=(*start.requests, *requests),
         observed=(*start.observed, *edits),
         recorded=add_facts(start.recorded, *iter_facts(db, thread)),
-        about={**start.about, **read_about(row["about"], newest)},
+        about=add_fork_points({**start.about, **read_about(row["about"], newest)}, start),
         parent=row["parent"] or (start.id if row["base"] is not None else ""),
         at=row["at"],
         subagents=(),

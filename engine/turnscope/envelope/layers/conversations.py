@@ -14,13 +14,11 @@ from typing import Annotated, Any, Literal
 from turnscope.envelope.condensing import subtract_spans
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.words import find_content_words
+from turnscope.envelope.layers.words import continues_topic, find_topic_words
 from turnscope.envelope.rule import Ctx
 from turnscope.envelope.wishes import find_wishes
 from turnscope.session.index import Index, count_before, find_at_or_before
-from turnscope.session.model import Session, Span
-
-NEAR = 1  # words that a prompt must share with the topic to continue it
+from turnscope.session.model import Session, Span, list_fork_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,32 +89,35 @@ def find_first_full(envelope: Envelope, ctx: Ctx, split: Split) -> int:
 
 
 def format_id(ctx: Ctx, split: Split, number: int) -> str:
-    """Return the id of a conversation, from `c1`. On a branch, a conversation that differs from the original has the id `c1.2`.
+    """Return the id of a conversation, from `c1`. On a branch, its versions are `c1.2`, `c1.3`: one more for each edit of it.
 
     Args:
         ctx: What the rule may read.
-        split: How the session is split.
+        split: How the session is split into conversations.
         number: Number of the conversation, from 0.
     """
-    return f"c{number + 1}.2" if _is_second_version(ctx, split, number) else f"c{number + 1}"
+    version = _count_versions(ctx, split, number)
+    return f"c{number + 1}.{version}" if version > 1 else f"c{number + 1}"
 
 
 def parse_id(ctx: Ctx, split: Split, name: str) -> tuple[int, str]:
-    """Return the number of the conversation with an id (-1 = none) and its id now, which differs where an edit superseded it.
+    """Return the number of the conversation with an id (-1 = none) and its id now, which differs where edits superseded it.
 
     Args:
         ctx: What the rule may read.
-        split: How the session is split.
+        split: How the session is split into conversations.
         name: The id.
     """
-    head, _, version = name.strip().lower().partition(".")
+    head, dot, version = name.strip().lower().partition(".")
     digits = head.removeprefix("c")
-    if not (digits.isascii() and digits.isdigit() and version in ("", "1", "2")) or not 1 <= len(digits) <= 9:
+    texts = (digits, version) if dot else (digits,)
+    if not all(text.isascii() and text.isdigit() and len(text) <= 9 for text in texts):
         return -1, ""
     number = int(digits) - 1
-    if not 0 <= number <= find_current(ctx, split) or (version == "2" and not _is_second_version(ctx, split, number)):
+    if not 0 <= number <= find_current(ctx, split):
         return -1, ""
-    return number, format_id(ctx, split, number)
+    known = 1 <= int(version or 1) <= _count_versions(ctx, split, number)
+    return (number, format_id(ctx, split, number)) if known else (-1, "")
 
 
 def find_current_prompt(ctx: Ctx) -> Span:
@@ -140,10 +141,10 @@ def exclude_prompt(ctx: Ctx, span: Span) -> Iterator[Span]:
     yield from (part for part in parts if part.start < part.stop)
 
 
-def _is_second_version(ctx: Ctx, split: Split, number: int) -> bool:
-    session = ctx.session
-    branch = session.parent and session.at >= 0 and session.id != session.parent and "agent" not in session.about
-    return bool(branch) and get_span(ctx, split, number).stop > session.at
+def _count_versions(ctx: Ctx, split: Split, number: int) -> int:
+    """How many versions a conversation has on its path: 1, and one more for each edit at it or before it."""
+    points = list_fork_points(ctx.session)
+    return 1 + sum(get_span(ctx, split, number).stop > at for at in points) if points else 1
 
 
 def _is_present(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
@@ -159,7 +160,7 @@ def _split_turns(ctx: Ctx, split: Split) -> tuple[int, ...]:
     turns = ctx.index.turns
     if split.split == "turn" or not turns:
         return turns
-    begins = _find_idle_gaps(ctx, turns, split.gap * 60) if split.split == "idle gap" else _find_topic_changes(ctx, turns)
+    begins = _find_idle_gaps(ctx, turns, split.gap * 60) if split.split == "idle gap" else find_topic_changes(ctx)
     return (turns[0], *begins)
 
 
@@ -176,15 +177,32 @@ def _find_idle_gaps(ctx: Ctx, turns: tuple[int, ...], seconds: int) -> Iterator[
             yield at
 
 
-def _find_topic_changes(ctx: Ctx, turns: tuple[int, ...]) -> Iterator[int]:
-    """Prompts that share no word with the conversation so far. A prompt without any words continues it."""
+def find_topic_changes(ctx: Ctx) -> tuple[int, ...]:
+    """Return the addresses of the prompts that change the topic, of the whole session. The first prompt is none of them."""
+    known = get_memo(ctx)
+    if "topics" not in known:
+        known["topics"] = tuple(_find_topic_changes(ctx))
+    found: tuple[int, ...] = known["topics"]
+    return found
+
+
+def _find_topic_changes(ctx: Ctx) -> Iterator[int]:
     about: set[str] = set()
-    for number, at in enumerate(turns):
-        words = {*find_content_words(read_prompt(ctx, at))}
-        if number and about and words and len(about & words) < NEAR:
+    for at in ctx.index.turns:
+        prompt = read_prompt(ctx, at)
+        if about and not continues_topic(prompt, about):
             about = set()
             yield at
-        about |= words
+        about |= find_topic_words(prompt)
+
+
+def find_objective(ctx: Ctx) -> int:
+    """Return the address of the prompt that set the objective: the first with a text since the topic changed; -1 = none."""
+    turns = ctx.index.turns[: count_before(ctx.index.turns, ctx.request.cut)]
+    changes = find_topic_changes(ctx)
+    place = count_before(changes, ctx.request.cut)
+    since = turns[bisect_left(turns, changes[place - 1]) :] if place else turns
+    return next((at for at in since if read_prompt(ctx, at).strip()), -1)
 
 
 def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:

@@ -33,6 +33,18 @@ class Header(Struct, frozen=True):
     summary: str
 
 
+class Summary(Struct, frozen=True):
+    """A conversation in short. `position`: its number, from 1; `retrievable`: whether the model can have its full text."""
+
+    conversation_id: str
+    position: int
+    content: str
+    key_decisions: tuple[str, ...]
+    code_changes: tuple[str, ...]
+    open_questions: tuple[str, ...]
+    retrievable: bool
+
+
 def make_counter(ctx: Ctx) -> Count:
     """Return the function with which the policy counts texts."""
     return lambda texts: ctx.own.count_each_part([Part(text=text) for text in texts])
@@ -83,29 +95,32 @@ def build_header(ctx: Ctx, split: Split, number: int) -> Header:
     )
 
 
-def build_header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:
-    """Return a header as one line: id and outcome first, then topic, names, size, time and result.
+def build_header_line(ctx: Ctx, split: Split, number: int, cap: int, *, dated: bool = True) -> str:
+    """Return a header as one line: id, outcome and time first, then topic, names, size and result.
 
     Args:
         ctx: What the rule may read.
         split: How the session is split into conversations.
         number: Number of the conversation, from 0.
         cap: The most tokens.
+        dated: Whether the day is part of the time.
     """
     known = get_memo(ctx)
-    key = (*_make_key("header", ctx, split, number), cap)
+    key = (*_make_key("header", ctx, split, number), cap, dated)
     if key not in known:
-        known[key] = _format_header(build_header(ctx, split, number), cap, make_counter(ctx))
+        head = build_header(ctx, split, number)
+        time = format_time(head.timestamp) if dated else format_time(head.timestamp)[-5:]
+        known[key] = _format_header(head, time, cap, make_counter(ctx))
     line: str = known[key]
     return line
 
 
-def _format_header(head: Header, cap: int, count: Count) -> str:
+def _format_header(head: Header, time: str, cap: int, count: Count) -> str:
     words = [word.rstrip("/").rpartition("/")[2] for word in head.topic.split()]  # the folders of a path would use up the cap
-    first = cut_text(" ".join((head.id, MARKS[head.outcome], *words[:WORDS])), cap, count)
+    first = cut_text(" ".join(filter(None, (head.id, MARKS[head.outcome], time, *words[:WORDS]))), cap, count)
     names = dict.fromkeys(name.rpartition("/")[2] for name in head.entities)
     fields = [*words[WORDS:], *(name for name in names if name not in words), format_tokens(head.tokens)]
-    fields += [format_time(head.timestamp)] * (head.timestamp is not None) + ([f"- {head.summary}"] if head.summary else [])
+    fields += [f"- {head.summary}"] if head.summary else []
     costs = count([first, *(f" {field}" for field in fields)])
     line, size, left = first, costs[0], False
     for field, cost in zip(fields, costs[1:], strict=True):
@@ -116,28 +131,35 @@ def _format_header(head: Header, cap: int, count: Count) -> str:
     return line if not left and count([line])[0] <= cap else cut_text(line, cap, count)
 
 
-def build_summary(ctx: Ctx, split: Split, number: int, cap: int) -> str:
+def build_summary(ctx: Ctx, split: Split, number: int, cap: int) -> Summary:
     """Return the summary of a completed conversation.
 
     Args:
         ctx: What the rule may read.
         split: How the session is split into conversations.
         number: Number of the conversation, from 0.
-        cap: The most tokens.
+        cap: The most tokens of its content.
     """
     known = get_memo(ctx)
     key = (*_make_key("summary", ctx, split, number), cap)
     if key not in known:
-        head = build_header(ctx, split, number)
-        first = ", ".join(
-            (head.id, MARKS[head.outcome], *([format_time(head.timestamp)] if head.timestamp is not None else []))
+        head, metadata = build_header(ctx, split, number), get_metadata(ctx, split, number)
+        span = get_span(ctx, split, number)
+        retrievable = any(part.start < part.stop for part in subtract_spans(span, find_manual_drops(ctx, span)))
+        fields = [head.id, MARKS[head.outcome], format_time(head.timestamp)]
+        fields += [f"full text of {format_tokens(head.tokens)} by its id" if retrievable else "its text was removed"]
+        key_points = [*list_key_points(metadata)]
+        known[key] = Summary(
+            conversation_id=head.id,
+            position=number + 1,
+            content=fit_points(f"[{', '.join(filter(None, fields))}]", key_points, cap, make_counter(ctx)),
+            key_decisions=metadata.decided,
+            code_changes=metadata.changed,
+            open_questions=metadata.open,
+            retrievable=retrievable,
         )
-        key_points = [*list_key_points(get_metadata(ctx, split, number))]
-        known[key] = fit_points(
-            f"[{first}, full text of {format_tokens(head.tokens)} by its id]", key_points, cap, make_counter(ctx)
-        )
-    text: str = known[key]
-    return text
+    found: Summary = known[key]
+    return found
 
 
 def list_completed(ctx: Ctx, split: Split) -> range:

@@ -171,7 +171,7 @@ def build_edits(
 
 def _render_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> str:
     if form == "summary":
-        return build_summary(ctx, forms, number, forms.summary_cap)
+        return build_summary(ctx, forms, number, forms.summary_cap).content
     return build_header_line(ctx, forms, number, forms.header_cap)
 
 

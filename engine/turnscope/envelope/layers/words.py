@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from msgspec import Struct
 
 READ = 6_000  # characters of one text that are read: half from its beginning, half from its end
+SHORT = 8  # words of a first sentence whose "it" stands for something said before
 _FILE = re.compile(
     r"(?<![\w/.@-])(?:[\w.@-]*/)*[\w-][\w.-]*\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|hpp|html|ini|ipynb|java|js|json|jsonl|jsx|kt|lock|"
     r"md|php|proto|py|rb|rs|scss|sh|sql|svg|swift|toml|ts|tsx|txt|xml|ya?ml)\b"
@@ -25,6 +26,16 @@ _EMPTY = frozenset(
     "about into onto over under again also just please now let lets use using used make made does did done doing get got "
     "want need like one two out off too very much more most other another same such only own yes okay ok thanks thank see "
     "look into still after before been being be is it to of on in at by as an or so we us me my i a do if no up go".split()
+)
+# words of a prompt that goes on with whatever it was about
+_GOES_ON = frozenset(
+    "next continue proceed carry keep going step steps rest resume retry try again more works work good great nice perfect "
+    "fine sure right wrong correct what's that's it's don't doesn't isn't".split()
+)
+_REFERS_BACK = re.compile(
+    r"^\W*(?:and|also|but|or|so|then|next|again|why|(?:what|how) about|yes|no)\b|\b(?:it|its|them|they|those|these|again)\b"
+    r"|\b(?:that|this)\b(?=\s*(?:[.?!,]|$|is\b|was\b|does\b))",
+    re.IGNORECASE,
 )
 
 
@@ -73,6 +84,23 @@ def find_content_words(text: str, most: int = 40) -> tuple[str, ...]:
     """
     found = dict.fromkeys(word.lower() for word in _WORD.findall(clip_text(text)))
     return tuple(word for word in found if word not in _EMPTY)[:most]
+
+
+def find_topic_words(text: str) -> frozenset[str]:
+    """Return the content words of a prompt that tell its topic: those of "next" or "go on" tell none."""
+    return frozenset(find_content_words(text)) - _GOES_ON
+
+
+def continues_topic(text: str, about: Collection[str]) -> bool:
+    """Return whether a prompt goes on with a topic: it has fewer than two words of its own, shares one, or refers back.
+
+    Args:
+        text: The prompt.
+        about: Topic words of the prompts before it.
+    """
+    words, first = find_topic_words(text), next(split_sentences(text), "")
+    refers = len(first.split()) <= SHORT and _REFERS_BACK.search(first) is not None  # in a longer one "it" is something in it
+    return len(words) < 2 or not words.isdisjoint(about) or refers
 
 
 def find_topic(text: str, most: int = 6) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from turnscope.envelope.layers.forms import format_time
 from turnscope.envelope.layers.places import (
     CONTEXT,
     HEADERS,
+    RETRIEVED,
     SHRINKABLE,
     count_present_tokens,
     find_current_start,
@@ -50,12 +51,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
     context = max(0, whole - system - question)
     kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in _count_by_kind(ctx).items())
     because = f"context prompt of {context:,} tokens ({', '.join(f'{k} {v:,}' for k, v in layers.items()) or 'no layer'}), "
+    metadata = sum(tokens for slot, tokens in layers.items() if slot != RETRIEVED)
     because += f"system prompt of {system:,} ({kinds or 'none'}), input: {described['type'].replace('_', ' ')}"
+    because += f"; {metadata:,} of {whole:,} tokens are metadata ({metadata / whole:.0%})" if metadata else ""
     facts: dict[str, Any] = {
         "context": context,
         "layers": layers,
         "system": _count_by_kind(ctx),
         "input": described,
+        "metadata": metadata,
         "message": whole,
     }
     yield Edit("keep", because, facts=facts)

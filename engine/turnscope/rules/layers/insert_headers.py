@@ -8,13 +8,13 @@ from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.conversations import Split, find_current, find_manual_drops, format_id, get_memo, has_wishes
-from turnscope.envelope.layers.forms import build_header_line
+from turnscope.envelope.layers.forms import build_header, build_header_line, format_time
 from turnscope.envelope.layers.places import HEADERS, find_front, put_texts
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.model import Span
 
 PAGE = 20  # headers of one text: a page that is full never changes, so counts and a provider's cache keep it
-HEAD = "[Headers of the earlier conversations: id, outcome, topic. Any can be retrieved by its id]"
+HEAD = "[Headers of the earlier conversations: id, outcome, time (UTC), topic. Any can be retrieved by its id]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,19 @@ def _build_pages(ctx: Ctx, params: Params, first: int, stop: int) -> Iterator[st
         gone = find_manual_drops(ctx, Span(0, ctx.request.cut)) if ctx.session.recorded.wishes else ()
         key = ("page", params, id(ctx.own), max(at, first), end, gone)
         if key not in known:
-            known[key] = "\n".join(build_header_line(ctx, params, n, params.header_cap) for n in range(max(at, first), end))
+            known[key] = "\n".join(_build_lines(ctx, params, range(max(at, first), end)))
         yield known[key]
+
+
+def _build_lines(ctx: Ctx, params: Params, numbers: range) -> Iterator[str]:
+    """The headers of a page, each with its time; the day is named once for all headers of it."""
+    day = ""
+    for number in numbers:
+        began = format_time(build_header(ctx, params, number).timestamp)[:5]
+        if began and began != day:
+            yield f"On {began}:"
+        day = began or day
+        yield build_header_line(ctx, params, number, params.header_cap, dated=False)
 
 
 RULE = Rule(

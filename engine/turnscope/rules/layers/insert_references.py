@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if "\n" not in text or make_counter(ctx)([text])[0] > ctx.limit - ctx.count_envelope(envelope):
         text = ""
     because = f"{len(rows)} names in the prompt were spoken of before" if text else "there is no room for references"
-    facts = {"names": len(rows), "cap": params.cap}
+    facts = {"names": [name for name, _ in rows], "cap": params.cap}
     yield from put_texts(envelope, at, REFERENCES, (text,) if text else (), because=because, facts=facts)
     return ReferenceState(at, learned)
 

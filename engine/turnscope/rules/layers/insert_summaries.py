@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.conversations import Split, find_first_full, format_id, has_wishes
-from turnscope.envelope.layers.forms import build_summary, list_completed, make_counter
+from turnscope.envelope.layers.forms import Summary, build_summary, list_completed, make_counter
 from turnscope.envelope.layers.places import SUMMARIES, find_current_start, find_insert, put_texts, remove_outdated_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
 
@@ -42,7 +42,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return was
     for edit in remove_outdated_insert(envelope, was.at if was else None, at, SUMMARIES):
         envelope = yield edit
-    texts = [build_summary(ctx, params, n, params.summary_cap) for n in range(first, stop)]
+    found = [build_summary(ctx, params, n, params.summary_cap) for n in range(first, stop)]
+    texts = [summary.content for summary in found]
     wanted = len(texts)
     room = ctx.limit - ctx.count_envelope(envelope)
     standing = find_insert(envelope, at, SUMMARIES)
@@ -53,9 +54,20 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"summaries of {len(texts)} conversations behind those in full"
     because += f", up to {format_id(ctx, params, stop - 1)}" if stop else ""
     because += f": {wanted} would not fit" if len(texts) < wanted else ""
-    facts = {"summaries": len(texts), "cap": params.summary_cap}
+    facts = {
+        "summaries": len(texts),
+        "cap": params.summary_cap,
+        "fields": [*map(_list_fields, found[len(found) - len(texts) :])],
+    }
     yield from put_texts(envelope, at, SUMMARIES, tuple(texts), because=because, facts=facts)
     return SummaryState(at, stop - len(texts), stop)
+
+
+def _list_fields(summary: Summary) -> dict[str, str | int | bool]:
+    """The fields of a summary that its text does not show."""
+    fields: dict[str, str | int | bool] = {"id": summary.conversation_id, "position": summary.position}
+    fields |= {"decisions": len(summary.key_decisions), "changes": len(summary.code_changes)}
+    return fields | {"open questions": len(summary.open_questions), "retrievable": summary.retrievable}
 
 
 RULE = Rule(
