@@ -23,6 +23,7 @@ from turnscope.planning.policy import REPAIRS, Policy, Step, list_policies, load
 from turnscope.planning.render import render
 from turnscope.planning.trace import Trace, trace
 from turnscope.session.model import Edit, Part, Session, Span
+from turnscope.views.parameters import apply_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ FRESH = [
     for name in list_policies()
     if any(p.rule.memory == "fresh" and not p.rule.sends and p.rule.name not in REPAIRS for p in load(name).rules)
 ]  # what repairs finds nothing to do in a session that is whole
+IN_TOKENS = {"multi-turn-summary-listing": {"2.above": 4_000}}  # what is no share of a window, made for a small session
 LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 24, system=True)
 
 
@@ -129,7 +131,7 @@ def test_what_is_sent_does_not_depend_on_what_is_told_again(
 
 def replay_twice(name: str) -> tuple[Trace, Trace]:
     """The long session under a policy in a window that it outgrows, as told and with everything decided again."""
-    policy, ledger = load(name), ledger_of(LONG)
+    policy, ledger = apply_changes(load(name), IN_TOKENS.get(name, {})), ledger_of(LONG)
     small = structs.replace(LONG, window=ledger.total[-1] // 4)
     told = trace(small, policy, ledger)
     with patch.object(assemble, "continue_previous", lambda *_: None):

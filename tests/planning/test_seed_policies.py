@@ -304,7 +304,33 @@ def test_the_hybrid_leaves_a_middle_that_is_smaller_than_a_summary() -> None:
     assert stands(session, plans("multi-turn-hybrid", session, answer_ask)[-1])[1] == "a0"
 
 
-def test_the_listings_defects_are_named() -> None:
+def test_the_listing_s_order_sends_the_oldest_twenty_messages_and_loses_the_newest_exchanges() -> None:
+    session = chat(15, 100)
+    found = plans("multi-turn-window-listing", session)
+    oldest = [f"{who}{n}" for n in range(10) for who in "qa"]
+    assert [stands(session, found[n])[-3:] for n in (9, 14)] == [["q8", "a8", "q9"], ["q9", "a9", "q14"]]
+    assert stands(session, found[14]) == [*oldest, "q14"]
+    assert stands(session, plans("multi-turn-window", session)[14])[-3:] == ["q13", "a13", "q14"], "what its text says"
+
+
+def test_the_listing_appends_a_question_that_it_has_stored_already() -> None:
+    session = chat(12, 100)
+    for n, plan in enumerate(plans("multi-turn-window-listing", session)):
+        sent = str(render(plan.after, session)["messages"])
+        assert sent.count(f"{n:04}qq") == (2 if 2 * n < 20 else 1), n
+
+
+def test_the_listing_never_hands_a_summary_on_so_every_request_summarises_half_of_everything() -> None:
+    session, asked, kept = chat(16, 8_000), [], []
+    plans("multi-turn-summary-listing", session, lambda ask: asked.append(ask) or Answer(f"made {len(asked)}", source="model"))
+    plans("multi-turn-summary", session, lambda ask: kept.append(ask) or Answer(f"made {len(kept)}", source="model"))
+    assert len(asked) == 16 - 10, "each request above 40,000 tokens: from the eleventh on"
+    assert not any("summary: made" in ask.content for ask in asked)
+    assert len(kept) == 2
+    assert sum(len(ask.content) for ask in asked) > 3 * sum(len(ask.content) for ask in kept)
+
+
+def test_the_listings_defects_are_named_where_they_are_not_copied() -> None:
     told = " ".join(str(load(f"multi-turn-{name}").constants["defects not copied"]) for name in ("window", "summary", "hybrid"))
     assert all(word in told for word in ("ASC LIMIT", "appended", "existing_summary", "token_budget", "interrupted stream"))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from turnscope.envelope.conversation import find_newest_message, get_previous_cut
+from turnscope.envelope.conversation import find_newest_message
 from turnscope.envelope.difference import find_changes, get_visible
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pairs import (
@@ -68,11 +68,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield from _add_results(envelope, ctx, last, params)
     if params.filler:
         envelope = yield from _add_fillers(envelope, ctx, spans, params)
-    talk = ctx.index.messages
-    if params.begin and talk and any(span.start <= max(get_previous_cut(ctx) - 1, talk[0]) for span in spans):
-        edit = build_opening_notice(envelope, ctx, params.notice)
-        if edit is not None:
-            yield edit
+    edit = build_opening_notice(envelope, ctx, params.notice) if params.begin and ctx.index.messages else None
+    if edit is not None:
+        yield edit
 
 
 def _is_whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:

@@ -28,8 +28,8 @@ _WORDS = {  # kind -> parts of the names of rules that do it
     "condenses": ("condense", "summar", "compact", "compress_topic", "fresh_start"),
     "clears": ("clear", "mask", "elide", "duplicate", "supersede", "outdated", "strip_old", "repeated", "old_calls", "tidy"),
     "truncates": tuple(
-        "keep_last keep_newest keep_longest keep_prompts keep_recent keep_relevant cut_ hide_ trim discard prune shift "
-        "drop_from shorten middle_events past_as_text stage_by".split()
+        "keep_first keep_last keep_newest keep_longest keep_prompts keep_recent keep_relevant cut_ hide_ trim discard prune "
+        "shift drop_from shorten middle_events past_as_text stage_by".split()
     ),
     "memory": ("memories", "notes", "findings", "provide_context", "insert_", "write_context", "retrieve"),
 }
