@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from turnscope.numbering import number_request
 from turnscope.views import exact_body, request_summary
-from turnscope.views.exactness import describe_exactness
+from turnscope.views.exactness import describe_exactness, describe_request
 
 from pages.envelope import contents, difference, transcript
 from pages.parts import cards, opening, request, url
@@ -45,8 +45,7 @@ def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary)
     """The request's body: to look at, copy or download."""
     text = exact_body.format_exact_body(shown.trace, now.n)
     known = describe_exactness(shown.trace.session)
-    word = "As sent." if known.as_sent else "Rebuilt, not proven." if known.complete else "Not as sent."
-    sent = f"<b>{word}</b> {escape(cards.render_exactness(known))}"
+    sent = f"<b>{describe_request(shown.trace.session, now.n)}</b> {escape(cards.render_exactness(known))}"
     size = f"{f'The first {SHOWN_CHARS:,} of ' if len(text) > SHOWN_CHARS else ''}{len(text):,} characters"
     with st.container(horizontal=True, vertical_alignment="center"):
         whole = "; the download has them all" if len(text) > SHOWN_CHARS else ""

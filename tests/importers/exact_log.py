@@ -6,6 +6,7 @@ The hashes are computed here once more, from what is known of them, so that the 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class Log:
         self.parent: str | None = None
         self.base: tuple[str, list[str]] = ("", [])
         self.known: set[str] = set()
+        self.unrecorded: set[int] = set()  # requests of which nothing is recorded, nor does a later record build on them
 
     def line(self, kind: str, **fields: Any) -> str:
         uuid = f"u{len(self.lines)}"
@@ -52,7 +54,10 @@ class Log:
         self.line("user", message={"role": "user", "content": text})
 
     def send(self, messages: list[dict[str, Any]], **params: Any) -> str:
-        """A request goes out and is recorded; messages of the assistant are not written again, as the tool does."""
+        """A request goes out and is recorded, unless its number is in `unrecorded`.
+
+        Messages of the assistant are not written again, as the tool does.
+        """
         id = f"r{len(self.sent)}"
         params = {"model": "claude-sonnet-4-5", "max_tokens": 32_000, "betas": ["a-beta"]} | params
         body = {**params, "system": SYSTEM, "tools": TOOLS, "messages": [list_content(m) for m in messages]}
@@ -63,6 +68,9 @@ class Log:
         marked["system"][1]["cache_control"] = EPHEMERAL
         marked["messages"][-1]["content"][-1]["cache_control"] = EPHEMERAL
         self.sent.append(marked)
+        if len(self.sent) - 1 in self.unrecorded:
+            self.base, self.known = ("", []), set()
+            return id
         shape = {"system": SYSTEM, "tools": TOOLS}
         if digest(shape) not in self.known:
             self.line("api-request-shape", shapeHash=digest(shape), shape=shape)
@@ -122,9 +130,10 @@ def rounds(log: Log, count: int, said: list[dict[str, Any]]) -> list[dict[str, A
     return said
 
 
-def session(folder: Path, count: int = 6) -> tuple[Path, Log]:
-    """A session of one prompt, `count` tool rounds and a last answer."""
+def session(folder: Path, count: int = 6, unrecorded: Iterable[int] = ()) -> tuple[Path, Log]:
+    """A session of one prompt, `count` tool rounds and a last answer; `unrecorded` requests have no record."""
     log = Log()
+    log.unrecorded = set(unrecorded)
     log.prompt("Please read the files one after the other.")
     reminder = {"type": "text", "text": "<system-reminder>\nToday is a Friday.\n</system-reminder>"}
     said = rounds(

@@ -16,7 +16,7 @@ from turnscope.library.checking import CheckResults, Limits, check
 from turnscope.planning.render import build_body
 from turnscope.session.model import Bucket, Session, Usage
 from turnscope.views.detail import build_detail
-from turnscope.views.exactness import describe_exactness
+from turnscope.views.exactness import describe_exactness, describe_request
 
 
 def bodies(session: Session) -> list[dict[str, Any]]:
@@ -76,7 +76,25 @@ def test_a_compaction_is_seen_in_the_first_body_without_what_it_replaced(tmp_pat
     assert [part.kind for part in seen.edit.body or ()] == ["summary"]
 
 
-def test_a_session_without_all_records_is_read_from_its_transcript(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unrecorded", [{0, 1}, {2, 3}, {7}, {0, 3, 4}], ids=str)
+def test_requests_without_a_record_are_inferred_from_those_beside_them(unrecorded: set[int], tmp_path: Path) -> None:
+    path, log = exact_log.session(tmp_path, 7, unrecorded)
+    session = turnscope.load(path)
+    found = session.about["exact_requests"]
+    assert found == {"requests": 8 - len(unrecorded), "proven": 8 - len(unrecorded), "inferred": sorted(unrecorded)}
+    for n, (ours, sent) in enumerate(zip(bodies(session), log.sent, strict=True)):
+        parts = ("system", "tools", "messages")
+        strip = exact_log.strip
+        assert ours == sent if n not in unrecorded else [strip(ours[p]) for p in parts] == [strip(sent[p]) for p in parts]
+    assert not session.observed
+    known = describe_exactness(session)
+    without = f"; {len(unrecorded)} without a record are inferred"
+    assert known.sentence == f"{8 - len(unrecorded)} of 8 requests rebuilt, digests equal for {8 - len(unrecorded)}{without}"
+    assert {describe_request(session, n)[:8] for n in unrecorded} == {"Inferred"}
+    assert {describe_request(session, n) for n in {*range(8)} - unrecorded} == {"As sent."}
+
+
+def test_a_log_whose_records_all_build_on_a_lost_one_is_read_from_its_transcript(tmp_path: Path) -> None:
     path, _ = exact_log.session(tmp_path)
     lines = path.read_text("utf-8").splitlines(keepends=True)
     gone = next(n for n, line in enumerate(lines) if json.loads(line)["type"] == "api-request")
@@ -84,6 +102,23 @@ def test_a_session_without_all_records_is_read_from_its_transcript(tmp_path: Pat
     session = turnscope.load(path)
     assert "exact_requests" not in session.about
     assert len(session.requests) == 7
+
+
+def test_a_request_after_a_compaction_without_any_record_has_the_messages_of_its_transcript(tmp_path: Path) -> None:
+    log = exact_log.Log()
+    log.prompt("Read all of it.")
+    log.unrecorded = {5}
+    exact_log.rounds(log, 5, [{"role": "user", "content": [{"type": "text", "text": "Read all of it."}]}])
+    log.line("system", subtype="compact_boundary", logicalParentUuid=log.parent, compactMetadata={"trigger": "auto"})
+    log.lines[-1]["parentUuid"] = None
+    summary = "This session is being continued. Summary: five files were read."
+    log.line("user", message={"role": "user", "content": summary}, isCompactSummary=True)
+    after = [{"role": "user", "content": [{"type": "text", "text": summary}]}]
+    log.answer(log.send(after), [{"type": "text", "text": "Done."}], 900)
+    session = turnscope.load(log.write(tmp_path))
+    assert session.about["exact_requests"] == {"requests": 5, "proven": 5, "inferred": [5]}
+    assert [exact_log.list_content(message) for message in bodies(session)[5]["messages"]] == after
+    assert [(seen.request, seen.edit.action) for seen in session.observed] == [(5, "condense")]
 
 
 def test_a_request_without_an_answer_stands_between_the_others(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ class Fit:
     share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `injected`: tokens
     that the tool injected; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what
     the counter misses is its own error and no part that it does not know. `static_scale`: where it is known by itself, that of
-    system prompt and tools; 0 = `scale`. `miscounted`: by request, the tokens billed beyond
+    system prompt and tools; 0 = `scale`. `inferred`: requests whose bodies are not in the log where it is `whole` otherwise.
+    `miscounted`: by request, the tokens billed beyond
     all parts that are an error of counting (see `_add_miscounted`).
     """
 
@@ -105,6 +106,7 @@ class Fit:
     whole: bool = False
     static_scale: float = 0.0
     miscounted: tuple[int, ...] = ()
+    inferred: frozenset[int] = frozenset()
 
     @property
     def hidden_tokens(self) -> int:
@@ -142,7 +144,8 @@ class Fit:
             request: Its number.
             static: Counted tokens of its system prompt and tools.
         """
-        if self.static_scale and (terms := self._compute_whole_terms(counted, recorded, static)):
+        is_whole = self.whole and request not in self.inferred
+        if is_whole and self.static_scale and (terms := self._compute_whole_terms(counted, recorded, static)):
             return terms
         wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
@@ -153,7 +156,7 @@ class Fit:
             left -= room[i]
         prefix, earlier, reinjected, scaled = room
         over = self.prefix + self.earlier + unseen + wanted - sum(room)
-        if self.whole and counted and SCALE_LIMITS[0] <= (scaled + left) / counted <= SCALE_LIMITS[1]:
+        if is_whole and counted and SCALE_LIMITS[0] <= (scaled + left) / counted <= SCALE_LIMITS[1]:
             scaled, left, over = scaled + left, 0, 0
         elif left and self.miscounted:
             known = min(left, self.miscounted[request - self.start], max(0, int(SCALE_LIMITS[1] * counted) - scaled))

@@ -114,8 +114,9 @@ def fit_session(
         tools=Bucket.TOOLS in buckets,
         hints=StaticHints(partial(changes_static, session, requests), get_prompt_prior(session)[0]),
     )
-    if EXACT_REQUESTS in session.about:
-        return tuple(_fit_whole(fit, requests, sizes, statics) for fit in fits)
+    if isinstance(recorded_whole := session.about.get(EXACT_REQUESTS), dict):
+        inferred = frozenset(recorded_whole.get("inferred") or ())
+        return tuple(_fit_whole(replace(fit, inferred=inferred), requests, sizes, statics) for fit in fits)
     logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
     return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
 
@@ -128,6 +129,7 @@ def _fit_whole(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], stat
     whole, model = replace(fit, whole=True), requests[fit.start].model
     prompts = [(n, get_prompt_tokens(request)) for n, request in enumerate(requests[: len(statics)]) if request.model == model]
     billed = [(n, tokens - fit.hidden_tokens) for n, tokens in prompts if tokens > fit.hidden_tokens and statics[n]]
+    billed = [row for row in billed if row[0] not in fit.inferred] or billed
     if not billed:
         return whole
     least, tokens = max(billed, key=lambda row: statics[row[0]] / sizes[row[0]])

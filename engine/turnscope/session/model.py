@@ -28,7 +28,11 @@ so by itself, the most tokens that it left alone, the least that it compacted).
 
 Times are seconds since the Unix epoch, in order.
 """
-EXACT_REQUESTS = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, by their digests}
+EXACT_REQUESTS = "exact_requests"
+"""Key of `Session.about`: what a log that records requests whole holds of them. An object with
+
+requests: how many it holds whole; proven: of these, by their digests; inferred: numbers of the requests without a record.
+"""
 PROMPT_PRIOR = "prompt_prior"  # key of Session.about: {"tokens", "source"}: system prompt and tools as other sessions have them
 STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
 STORED_RESULTS = "stored_results"  # the same for results: {"text": ...}, or {"file": path from the log's folder}

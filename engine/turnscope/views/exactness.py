@@ -23,6 +23,7 @@ class Exactness:
     """How many of a session's `requests` are known `whole`, and how many of these are `proven` by a digest in the log.
 
     `static`: whether its log holds the system prompt and the tools. `source`: its format. `bodies`: the log is one of bodies.
+    `inferred`: requests without a record beside others that have one.
     """
 
     requests: int
@@ -31,6 +32,7 @@ class Exactness:
     static: bool
     source: str = ""
     bodies: bool = False
+    inferred: int = 0
 
     @property
     def complete(self) -> bool:
@@ -60,7 +62,8 @@ class Exactness:
     def sentence(self) -> str:
         """What was measured, and how."""
         if self.proven:
-            return f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}"
+            others = f"; {self.inferred:,} without a record are inferred" if self.inferred else ""
+            return f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}{others}"
         if self.complete and self.bodies:
             return f"the log holds the body of each of its {self.requests:,} requests"
         if self.complete:
@@ -82,7 +85,28 @@ def describe_exactness(session: Session) -> Exactness:
     whole = requests if bodies else recorded["requests"] if isinstance(recorded, dict) else 0
     proven = recorded["proven"] if isinstance(recorded, dict) else 0
     static = {block.bucket for block in session.blocks} >= {Bucket.SYSTEM, Bucket.TOOLS}
-    return Exactness(requests, min(whole, requests), proven, static, session.source, bodies)
+    return Exactness(requests, min(whole, requests), proven, static, session.source, bodies, len(list_inferred(session)))
+
+
+def describe_request(session: Session, number: int) -> str:
+    """How the body of one request is known, as a sentence.
+
+    Args:
+        session: The session.
+        number: Number of the request.
+    """
+    known, inferred = describe_exactness(session), list_inferred(session)
+    if number in inferred:
+        return "Inferred: the log has no record of this request."
+    if known.as_sent or (inferred and known.unproven == known.inferred):
+        return "As sent."
+    return "Rebuilt, not proven." if known.complete or inferred else "Not as sent."
+
+
+def list_inferred(session: Session) -> frozenset[int]:
+    """Numbers of the requests that the log does not record, where it records others whole."""
+    recorded = session.about.get(EXACT_REQUESTS)
+    return frozenset(recorded.get("inferred") or ()) if isinstance(recorded, dict) else frozenset()
 
 
 def iter_sessions(session: Session) -> Iterator[Session]:
@@ -102,4 +126,5 @@ def sum_exactness(session: Session) -> Exactness:
         all(one.static for one in found),
         session.source,
         all(one.bodies for one in found),
+        sum(one.inferred for one in found),
     )

@@ -1,9 +1,9 @@
 """A session whose log records its requests whole: the same requests, with the envelopes that were really sent.
 
 The transcript says which requests make a path, what each was billed and what it was answered; the recorded bodies say what
-each carried. Bodies are laid along each other as those of an API log are, so that system prompt, tools, reminders and
-re-injected files are blocks, and what a compaction left out is seen in the first body without it. Holds no parsing: `paths`
-reads the transcript, `api_requests` rebuilds the bodies.
+each carried, and `unrecorded` infers what those without a record did. Bodies are laid along each other as those of an API log
+are, so that system prompt, tools, reminders and re-injected files are blocks, and what a compaction left out is seen in the
+first body without it. Holds no parsing: `paths` reads the transcript, `api_requests` rebuilds the bodies.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.importers.claude_code.api_requests import ApiRequest, list_blocks
+from turnscope.importers.claude_code.api_requests import ApiRequest
 from turnscope.importers.claude_code.lines import File
 from turnscope.importers.claude_code.paths import UNANSWERED
+from turnscope.importers.claude_code.unrecorded import STATIC_ROLES, Unrecorded, find_answer, read_message
 from turnscope.reading.alignment import Alignment
 from turnscope.reading.placeholders import Label
 from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
 from turnscope.reading.source import Source
 from turnscope.session.builder import Builder
-from turnscope.session.model import EXACT_REQUESTS, JSON, Fork, Message, Note, ObservedEdit, Request, Session, join_path
+from turnscope.session.model import EXACT_REQUESTS, JSON, Fork, Note, ObservedEdit, Request, Session, join_path
 
 REMINDER = "<system-reminder>"
 TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
@@ -44,7 +45,7 @@ def find_origins(source: Source, file: File) -> Iterator[Source]:
 
 
 def attach_exact_requests(session: Session, file: File, origins: Iterable[Source] = ()) -> Session:
-    """The session with the envelopes that its log records; the session as it is where the log does not record all of them.
+    """The session with the envelopes that its log records, and between them inferred ones; as it is where it records none.
 
     Args:
         session: a session as its transcript has it.
@@ -56,15 +57,13 @@ def attach_exact_requests(session: Session, file: File, origins: Iterable[Source
     for origin in origins:
         file.api.add_origin(origin)
     reading = _Reading(file)
-    main = reading.lay_out(session)
-    if main is None:
+    paths = (session, *(join_path(session, session.forks, number + 1) for number in range(len(session.forks))))
+    recorded = [reading.find_bodies(path) for path in paths]
+    nearest = next((body for bodies in recorded for body in bodies if body), None)
+    if nearest is None:
         return session
-    forks: list[Fork] = []
-    for number in range(len(session.forks)):
-        branch = reading.lay_out(join_path(session, session.forks, number + 1))
-        if branch is None:
-            return session  # its blocks would stand at other addresses than those of the main path
-        forks.append(_fork(main, branch, session.forks[number]))
+    main, *branches = (reading.lay_out(path, bodies, nearest) for path, bodies in zip(paths, recorded, strict=True))
+    forks = [_fork(main, branch, fork) for branch, fork in zip(branches, session.forks, strict=True)]
     return structs.replace(main, forks=tuple(forks), subagents=session.subagents)
 
 
@@ -84,38 +83,60 @@ class _Reading:
             elif entry.summary and isinstance(content := entry.message.get("content"), str):
                 self.kinds[content] = SUMMARY
 
-    def lay_out(self, path: Session) -> Session | None:
-        """One path by its recorded bodies; None where one of its requests has none."""
-        api, refs = self.file.api, self.file.refs
-        sent = [api.requests.get(refs.get(request.id, "")) for request in path.requests]
-        bodies = [self.body(request) if request else None for request in sent]
-        if not bodies or None in bodies:
-            return None
+    def find_record(self, request: Request) -> ApiRequest | None:
+        """The record of a request; None where the log has none."""
+        return self.file.api.requests.get(self.file.refs.get(request.id, ""))
+
+    def find_bodies(self, path: Session) -> list[RecordedBody | None]:
+        """The recorded body of each request of a path; None where the log does not hold it whole."""
+        records = map(self.find_record, path.requests)
+        return [self.body(record) if record else None for record in records]
+
+    def lay_out(self, path: Session, bodies: list[RecordedBody | None], nearest: RecordedBody) -> Session:
+        """One path by its bodies: those that were recorded, and what is inferred of the others.
+
+        Args:
+            path: The path, as its transcript has it.
+            bodies: What was recorded of each of its requests.
+            nearest: A recorded body of the session, for a path without any.
+        """
         builder = Builder(path.id, path.source, path.title, **path.about)
         builder.notes, builder.window = list(path.notes), path.window
         alignment = Alignment(builder, label=self.label)
         numbers: list[int] = []  # of the requests of the transcript
+        inferred: list[int] = []  # those of them without a record
         compacted = {seen.request for seen in path.observed if seen.edit.action == "condense"}
-        laid: list[ApiRequest] = []  # those of the session, in its order: the unanswered ones among them
-        for request, recorded, body in zip(path.requests, sent, bodies, strict=True):
-            assert recorded is not None
-            assert body is not None
-            for lost, without in self.iter_unanswered(laid[-1].line if laid else 0, recorded):
-                alignment.add_request(without, None, **_describe_unanswered(lost))
-                laid.append(lost)
-            laid.append(recorded)
+        laid: list[ApiRequest] = []  # the records of the session, in its order: the unanswered ones among them
+        for request, known, body in zip(path.requests, bodies, Unrecorded(path, bodies).fill(nearest), strict=True):
+            record = self.find_record(request)
+            if known and record:
+                for lost, without in self.iter_unanswered(laid[-1].line if laid else 0, record):
+                    alignment.add_request(without, None, **_describe_unanswered(lost))
+                    laid.append(lost)
+                laid.append(record)
+            else:
+                inferred.append(alignment.requests)
             numbers.append(alignment.requests)
-            answer = _message(path, Message(request.cut, request.stop, "assistant"))
+            answer = read_message(path, find_answer(request))
             alignment.add_request(body, answer, compacted=request.n in compacted, **_fields(request))
-        behind = (message for message in path.messages if message.start >= path.requests[-1].stop)
-        for message in behind:  # after the last answer: no request has carried it
-            if message.role not in ("system", "tools"):
-                alignment.append(_message(path, message), message.sent_at)
-        builder.notes += (*_note_left_out(laid), *self.note_unanswered(laid[-1], path))
+        self.append_unsent(alignment, path)
+        builder.notes += (*_note_left_out(laid), *(self.note_unanswered(laid[-1], path) if laid else ()))
         session = alignment.build()
-        whole = [request for request in laid if not request.cut]
-        about = {**session.about, EXACT_REQUESTS: {"requests": len(whole), "proven": api.count_equal(whole)}}
+        about = {**session.about, EXACT_REQUESTS: self.describe(laid, inferred)}
         return structs.replace(session, about=about, observed=_name_compactions(session, path.observed, numbers))
+
+    def append_unsent(self, alignment: Alignment, path: Session) -> None:
+        """Append what stands behind the last answer of a path: no request has carried it."""
+        last = path.requests[-1].stop if path.requests else 0
+        for message in path.messages:
+            if message.start >= last and message.role not in STATIC_ROLES:
+                alignment.append(read_message(path, message), message.sent_at)
+
+    def describe(self, laid: Sequence[ApiRequest], inferred: Sequence[int]) -> dict[str, JSON]:
+        """What `EXACT_REQUESTS` says of a path: how many requests are recorded whole, and proven, and which are inferred."""
+        whole = [request for request in laid if not request.cut]
+        counts: dict[str, JSON] = {"requests": len(whole), "proven": self.file.api.count_equal(whole)}
+        return counts | ({"inferred": list(inferred)} if inferred else {})
 
     def body(self, request: ApiRequest) -> RecordedBody | None:
         """A recorded body taken apart, each message and each version of system and tools once."""
@@ -162,12 +183,6 @@ class _Reading:
         spoken = any(text and not kind for text, kind in zip(texts, kinds, strict=True))
         origin = SUMMARY if SUMMARY in kinds else PROMPT if spoken and not results else TOOL if results else META
         return Label(origin, kinds)
-
-
-def _message(path: Session, message: Message) -> RecordedMessage:
-    raws = [block.raw for block in path.blocks[message.start : message.stop]]
-    content = raws[0] if len(raws) == 1 and isinstance(raws[0], str) else raws
-    return parse_body({"messages": [{"role": message.role, "content": list_blocks(content)}]}).messages[0]
 
 
 def _text(part: JSON) -> str:
