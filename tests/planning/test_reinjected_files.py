@@ -100,6 +100,18 @@ def test_recorded_runs_without_the_records_of_their_requests_are_too(tmp_path: P
     check(made, 12)
 
 
+@pytest.mark.parametrize("begins", [45, 55, 241, 276])
+def test_a_log_that_begins_late_states_an_error_that_covers_what_it_cannot_know(begins: int, tmp_path: Path) -> None:
+    """The lines before are cut off a real file. How much of the first prompt is system prompt and tools is then unknown."""
+    whole = shared("data", "open", "claude-code", "entire-b029-2compactions-apierrors.jsonl")
+    late = tmp_path / "late.jsonl"
+    late.write_text("".join(whole.read_text("utf-8").splitlines(keepends=True)[begins:]), encoding="utf-8")
+    first, *later = measure("late", turnscope.load(late))
+    assert first.covered
+    assert abs(first.miss) < 0.25
+    assert all(each.covered and abs(each.miss) < 0.09 for each in later)
+
+
 def check(made: list[First], least: int) -> None:
     misses = sorted(abs(each.miss) for each in made)
     assert len(misses) >= least

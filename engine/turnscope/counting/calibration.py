@@ -17,6 +17,7 @@ UNKNOWN_ERROR = 0.5  # stated error before anything was learned: as much may be 
 LEAST_ERROR = 0.01  # least stated error: one right prediction does not promise another
 LEAST_ERROR_AFTER = 0.12  # the same after a compaction: what is re-injected depends on the files of the moment
 FILES_ERROR = 0.25  # stated error of the first such prediction, where the files that are re-injected can be estimated
+USUAL_PREFIX = 27_000  # tokens of system prompt and tools where nothing shows them: between those of agents in real sessions
 SMALLEST_SCALE = 0.5  # no counter counts more than twice what is billed; a larger difference has another cause
 MISS_DECAY = 0.9  # factor by which the weight of earlier misses shrinks with each request
 
@@ -101,19 +102,25 @@ class Calibration(Struct, frozen=True, gc=False):
         cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # a shorter conversation lost no larger share
         return max(min(1, counted), self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut)))
 
-    def expect_compaction(self, files: int = 0) -> Calibration:
+    def expect_compaction(self, files: int = 0, usual: int = 0) -> Calibration:
         """Prepare for the first request after a recorded compaction: the tool re-injects as much as it did the last time.
 
-        Where the log begins mid-conversation, and no cache showed how long system prompt and tools are, half of what is hidden
-        counts as conversation, which the compaction removed.
+        Where the log begins mid-conversation, and no cache showed how long system prompt and tools are, they are taken to have
+        the usual size, or half of what is hidden where that is less. The rest was conversation, which the compaction removed.
 
         Args:
             files: Counted tokens of the files that the tool is taken to re-inject and the log does not hold; the mean of these
                 and of what came back the last time is expected.
+            usual: Tokens that system prompt and tools have in other sessions; 0 = unknown.
         """
         if self.mid_conversation and not self.static:
-            return replace(self, hidden=replace(self.hidden, earlier=self.hidden.earlier // 2), compacted=True)
-        base, start = (self.static, self.static) if self.mid_conversation else (self.hidden.base, self.hidden.start)
+            left = min(self.hidden.level // 2, usual or USUAL_PREFIX)
+            back = round(self.scale * files)
+            return replace(
+                self, hidden=replace(self.hidden, prefix=0, earlier=max(0, left), reinjected=back, cut=0), compacted=True
+            )
+        base = min(self.static, self.hidden.base) if self.static and self.hidden.base else self.static or self.hidden.base
+        start = self.static if self.mid_conversation else self.hidden.start
         known = [tokens for tokens in (round(self.scale * files), self.reinjected_before) if tokens]
         back = sum(known) // max(1, len(known))
         after = FILES_ERROR if files and self.missed_after == UNKNOWN_ERROR else self.missed_after

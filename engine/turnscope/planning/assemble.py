@@ -26,7 +26,7 @@ from turnscope.errors import RuleError, TurnscopeError
 from turnscope.extensions import check_type, describe
 from turnscope.numbering import format_request
 from turnscope.planning.answers import Answers, make_answerer
-from turnscope.planning.first_request import find_prior
+from turnscope.planning.first_request import find_prior, get_prompt_prior
 from turnscope.planning.foreign_summaries import DROP_DECISION, drop_foreign_summaries, drop_server_summaries
 from turnscope.planning.policy import Policy, Step, apply_model_table, keep_repairs_only, load
 from turnscope.planning.provider_edits import (
@@ -312,7 +312,7 @@ class _Planner:
         again = self.keep_repeated()
         if self.recorded and self.has_unseen_compaction():
             files = estimate_reinjected_files(self.session, self.request, self.basis.ledger)
-            self.calibration = self.calibration.expect_compaction(files)
+            self.calibration = self.calibration.expect_compaction(files, get_prompt_prior(self.session)[0])
         seen = self.follow_provider()
         prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
         moved = self.model != self.request.model
