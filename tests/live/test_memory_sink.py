@@ -15,6 +15,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.memories import FORMS, Memory, decode_fact, find_facts, make_fact_id
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.envelope.wishes import make_rating
 from turnscope.errors import TurnscopeError
 from turnscope.live.chat import Chat, Settings
@@ -26,7 +27,7 @@ from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
 from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import make_sendable, parse
+from turnscope.planning.policy import load, make_sendable, parse
 from turnscope.session.builder import Builder
 from turnscope.session.facts import add_facts
 from turnscope.session.model import AnswerFact, Ask, Session
@@ -221,3 +222,21 @@ def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_pat
     loaded = threads.load(thread)
     again = [*replay(loaded, make_sendable(parse("t", POLICY)), build_ledger(loaded, COUNTER))][-1]
     assert get_inserted(again) == get_inserted(chat.plan)
+
+
+def test_what_a_user_names_again_is_looked_up_first_in_the_next_chat_of_the_project(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db", project="falcon")
+    said = session(
+        "Look at cache.py.", "Look at mailer.py.", *(f"Widget number {n}." for n in range(6)), "Look at mailer.py again."
+    )
+    last = [*replay(said, load("layered"), build_ledger(said, CHARS))][-1]
+    for counts in (False, True):
+        MemorySink(store, counts).record_request(RequestEnded(said.id, last.request, last, "complete"))
+        assert dict(store.list_learned()) == ({"mailer.py": 1} if counts else {})
+    both = session(
+        "Look at cache.py.", "Look at mailer.py.", *(f"Widget {n}." for n in range(6)), "Are cache.py and mailer.py alike?"
+    )
+    answers = make_answerer(both.recorded.answers.get, {"rank": store.rank})
+    plan = [*replay(both, load("layered"), build_ledger(both, CHARS), answers=answers)][-1]
+    names = [line.partition(":")[0] for line in get_inserted(plan, "references").split("\n")[1:]]
+    assert names.index("mailer.py") < names.index("cache.py")
