@@ -62,12 +62,14 @@ class Say:
 
 @dataclass
 class ApiServer:
-    """The server. `asked` holds path, headers and body of each request; `counts` says whether it counts tokens, and as what."""
+    """The server. `asked` holds path, headers and body of each request; `counts` says whether it counts tokens, and as what;
+    `models` are those that it lists, None = it has no list."""
 
     script: deque[Say] = field(default_factory=deque)
     asked: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
     counts: str = ""
+    models: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         server = self
@@ -80,6 +82,11 @@ class ApiServer:
             def do_POST(self) -> None:
                 with suppress(BrokenPipeError, ConnectionResetError):  # the client stopped
                     self._reply()
+
+            def do_GET(self) -> None:
+                if server.models is None or not self.path.endswith("/v1/models"):
+                    return _send(self, 404, {"error": {"message": "no such endpoint"}})
+                return _send(self, 200, {"data": [{"id": name} for name in server.models]})
 
             def _reply(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "{}")

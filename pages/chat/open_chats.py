@@ -182,7 +182,10 @@ def start_turn(open_chat: OpenChat, turn: Callable[[Chat], Generator[Event]]) ->
         if open_chat.is_busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         chat = open_chat.chat
-        to = chat.destination = _decide_destination(open_chat)
+        before, to = chat.destination, _decide_destination(open_chat)
+        if before is None or not to.is_same_server(before):
+            chat.served_models = None
+        chat.destination = to
         made, chosen = chat_form.connect_provider(to), resolve_settings(open_chat, to)
         chat.provider, chat.settings, chat.sink = made, chosen, cache.open_chat_store().open_writer(open_chat.thread)
         chat.tools = endpoints.build_toolbox(get_value("folder"), get_value("tools"))

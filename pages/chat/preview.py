@@ -106,5 +106,6 @@ def build_draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
     spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
     chat = branches.start_chat("draft", spare, NullSink(), choices.build_settings(), get_value("system"), choices.list_tools())
+    chat.destination = chat_form.get_destination()
     context.attach_preview(chat, "")
     return chat

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from api_server import KEY, SEALED, SIGNED, ApiServer, Say, decode_signature
 from conftest import let_go
+from msgspec import structs
 from turnscope import live
 from turnscope.errors import ProviderError, TurnscopeError
 from turnscope.live import branches, endpoints
@@ -21,12 +22,13 @@ from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.endpoints import Endpoint
 from turnscope.live.events import AnswerInterrupted, RequestDone, TextDelta, ThinkingDelta, TurnFailed, UnfinishedTurn
+from turnscope.live.offered_models import limit_to_place
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import Provider, stream_answer, translate_errors
 from turnscope.live.tools import Toolbox
 from turnscope.live.trial import Trial, list_doubts
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, make_sendable
+from turnscope.planning.policy import FALLBACK, Policy, limit_fallback, list_fallback_models, load, make_sendable
 from turnscope.session.destination import Destination
 from turnscope.session.model import Ask
 from turnscope.storage.threads import Threads
@@ -389,3 +391,42 @@ def test_a_chat_compares_texts_with_the_providers_own_embeddings(kind: str, serv
     asked = len(server.asked)
     assert chat.build_answers()(ask) == answer, "recorded"
     assert len(server.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("served", "sent"), [(None, "gpt-4o"), (("gpt-4o",), "gpt-4o"), (("gpt-4o", "gpt-4.1"), "gpt-4.1"), ((), "gpt-4o")]
+)
+def test_a_chat_falls_back_to_a_larger_model_only_where_its_place_offers_it(
+    served: tuple[str, ...] | None, sent: str, server: ApiServer, threads: Threads
+) -> None:
+    server.models = served
+    made = connect("chat", server)
+    thread = threads.create(title="test", place=made.destination)
+    settings = Settings("gpt-4o", load("ladder"), window=12_000, condense=False)
+    chat = branches.start_chat(thread, made, threads.open_writer(thread), settings, "", [], made.destination)
+    chat.destination = structs.replace(made.destination, model="gpt-4o")
+    for n in range(4):
+        server.script.append(Say(f"Answer {n}."))
+        [*chat.send(f"Point {n}. " + "Some words that fill the window. " * 600)]
+    assert server.bodies
+    assert {body["model"] for body in server.bodies} == {"gpt-4o", sent}
+    again, plans = branches.resume_chat(
+        threads.load(thread), made, threads.open_writer(thread), settings, destination=chat.destination
+    )
+    assert [plan.model for plan in plans] == [request.model for request in again.live_session.session.requests]
+
+
+def test_a_vendor_offers_its_own_models() -> None:
+    policy = load("ladder")
+
+    def at(kind: str, url: str = "") -> Policy:
+        return limit_to_place(policy, Destination(kind, url), ())
+
+    assert list_fallback_models(at("anthropic")) == {"claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5"}
+    assert list_fallback_models(at("openai")) == {"gpt-4.1"}
+    assert list_fallback_models(at("offline")) == {"offline-64k", "offline-200k"}
+    assert list_fallback_models(at("openrouter")) == list_fallback_models(at("server", "http://a.test")) == set()
+    assert limit_to_place(policy, None, ()) is policy
+    limited = next(part for part in limit_fallback(policy, {"offline-200k"}).rules if part.rule.name == FALLBACK)
+    larger = {"offline-16k": "offline-200k", "offline-64k": "offline-200k"}  # over the one between them
+    assert limited.params.models == larger  # type: ignore[attr-defined]

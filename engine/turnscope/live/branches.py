@@ -23,7 +23,7 @@ from turnscope.live.tools import Tools
 from turnscope.numbering import format_request
 from turnscope.planning import assemble
 from turnscope.planning.extract import extract
-from turnscope.planning.policy import Policy, load, make_sendable
+from turnscope.planning.policy import Policy, limit_fallback, load, make_sendable
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
 from turnscope.session.destination import Destination
@@ -96,7 +96,10 @@ def resume_chat(
 
     def in_force(request: Request) -> Policy:
         found = [policy for first, policy in policies if first <= request.n]
-        return make_sendable(found[-1] if found else settings.policy) if request.n >= since else record
+        if request.n < since:
+            return record
+        chosen = limit_fallback(found[-1] if found else settings.policy, {request.model} if request.requested_model else ())
+        return make_sendable(chosen)
 
     plans = tuple(assemble.replay(session, in_force, live_session.ledger, live_session.get_policy_ledger, prices=prices))
     chat = Chat(live_session, provider, sink, settings, tools)

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from turnscope.errors import ProviderError
-from turnscope.live.provider import Provider, ProviderAnswer, StreamChunk, SupportsEmbeddings
+from turnscope.live.provider import Provider, ProviderAnswer, StreamChunk, SupportsEmbeddings, SupportsModels
 from turnscope.session.destination import Destination
 from turnscope.session.model import JSON
 
@@ -164,6 +164,14 @@ class CancellableProvider:
             raise ProviderError("this provider has no endpoint for embeddings", hint="Name a model of this machine.")
         with self._cancel_on_exit():
             return self.cancellation.call(lambda: provider.embed(model, texts))
+
+    def list_models(self) -> list[str]:
+        """See `SupportsModels`."""
+        provider = self.provider
+        if not isinstance(provider, SupportsModels):
+            return []
+        with self._cancel_on_exit():
+            return self.cancellation.call(provider.list_models)
 
     def explain_error(self, error: Exception) -> ProviderError:
         """See `Provider`."""

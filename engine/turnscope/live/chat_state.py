@@ -17,6 +17,7 @@ from turnscope.errors import RuleError
 from turnscope.live import request_checks, request_headers
 from turnscope.live.cancellation import CancellableProvider, Cancellation
 from turnscope.live.live_session import LiveSession
+from turnscope.live.offered_models import limit_to_place
 from turnscope.live.provider import Provider, SupportsConversations, SupportsHeaders
 from turnscope.live.rule_queries import build_answers, request_in_parts
 from turnscope.live.sinks import Sink
@@ -92,6 +93,7 @@ class ChatState:
         injected_answers: Answers queries for other context that is injected, by kind.
         preview_answers: The same for a preview, which uses no network.
         assumed_window_models: Models for which a `WindowAssumed` event was sent already.
+        served_models: The models that the chat's server lists; None = it was not queried.
     """
 
     live_session: LiveSession
@@ -112,6 +114,7 @@ class ChatState:
     injected_answers: Mapping[AskKind, Answers] = field(default_factory=dict)
     preview_answers: Mapping[AskKind, Answers] = field(default_factory=dict)
     assumed_window_models: set[str] = field(default_factory=set)
+    served_models: frozenset[str] | None = None
 
     def append_message(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
         """Append a message to the session and store it.
@@ -191,8 +194,11 @@ class ChatState:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force: wishes of the user come before its rules, and repairs after them."""
-        return make_sendable(self.settings.policy)
+        """The policy in force: wishes of the user come before its rules, and repairs after them.
+
+        It falls back to no model that the chat's place does not offer.
+        """
+        return make_sendable(limit_to_place(self.settings.policy, self.destination, self.served_models or ()))
 
     @property
     def active_provider(self) -> Provider:

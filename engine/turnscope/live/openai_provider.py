@@ -20,6 +20,7 @@ from turnscope.live import provider_errors
 from turnscope.live.forms import chat_completions, responses
 from turnscope.live.http_connections import HttpConnections, list_client_options
 from turnscope.live.provider import (
+    MODELS_TIMEOUT,
     ProviderAnswer,
     StreamChunk,
     assemble_chunks,
@@ -28,6 +29,7 @@ from turnscope.live.provider import (
     is_whole,
     parse_event,
     read_events,
+    read_model_names,
     split_answer,
 )
 from turnscope.live.secrets import register_key, scrub_logs
@@ -100,6 +102,12 @@ class _OpenAIProvider(ABC):
         self.connections.start_call()
         answer = self.client.embeddings.create(model=model, input=repair_text([*texts]), encoding_format="float")
         return [row.embedding for row in sorted(answer.data, key=lambda row: row.index)]
+
+    def list_models(self) -> list[str]:
+        """See `SupportsModels`."""
+        self.connections.start_call()
+        client = self.client.with_options(max_retries=0, timeout=MODELS_TIMEOUT)
+        return read_model_names(client.get("/models", cast_to=object))
 
     def cancel(self) -> None:
         """See `SupportsCancel`."""

@@ -31,6 +31,7 @@ from turnscope.session.model import JSON, AppliedEdit, Usage
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 EVENTS_PER_TOKEN, MORE_EVENTS = 4, 20_000  # an event brings a token at least; some servers send single letters, and pings
+MODELS_TIMEOUT = 3.0  # seconds that a list of models may take
 _COUNT_FIELDS = ("messages", "system", "tools", "thinking", "model", "context_management")  # what `count_tokens` takes
 
 
@@ -109,6 +110,14 @@ class SupportsEmbeddings(Protocol):
             model: The model that makes the vectors.
             texts: The texts.
         """
+
+
+@runtime_checkable
+class SupportsModels(Protocol):
+    """A provider that lists its models."""
+
+    def list_models(self) -> list[str]:
+        """Return the names of its models. Takes a few seconds at most."""
 
 
 @contextmanager
@@ -209,6 +218,12 @@ class AnthropicProvider:
         tokens = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
+    def list_models(self) -> list[str]:
+        """See `SupportsModels`."""
+        self.connections.start_call()
+        client = self.client.with_options(max_retries=0, timeout=MODELS_TIMEOUT)
+        return read_model_names(client.get("/v1/models", cast_to=object))
+
     def _build_arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
         """Return a body as arguments of the SDK.
 
@@ -280,6 +295,13 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
 @cache
 def _list_sdk_parameters() -> frozenset[str]:
     return frozenset(signature(anthropic.resources.Messages.create).parameters)
+
+
+def read_model_names(answer: object) -> list[str]:
+    """Read the names of a list of models, as OpenAI's and Anthropic's APIs give it; none if it is something else."""
+    rows = answer.get("data") if isinstance(answer, Mapping) else None
+    names = [row.get("id") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    return [name for name in names if isinstance(name, str)]
 
 
 def get_max_tokens(body: Mapping[str, JSON]) -> int:

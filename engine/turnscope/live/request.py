@@ -27,6 +27,7 @@ from turnscope.live.events import (
     TurnFailed,
     WindowAssumed,
 )
+from turnscope.live.offered_models import fetch_models, is_list_needed
 from turnscope.live.provider import AnswerStart, ProviderAnswer, stream_answer
 from turnscope.live.write_retry import Draft, DraftSink
 from turnscope.planning.assemble import apply_response, reconcile_plan
@@ -39,6 +40,7 @@ def send_request(chat: ChatState) -> Iterator[Event]:
     if wrong := request_checks.check_destination(chat.destination, chat.provider, chat.settings.model):
         yield TurnFailed(wrong)
         return
+    _list_served_models(chat)
     request = chat.build_request(chat.live_session)
     try:
         plan, fell_back = fall_back.plan_sendable(chat, lambda: _plan(chat, request))
@@ -78,6 +80,12 @@ def send_request(chat: ChatState) -> Iterator[Event]:
             plan = again
         else:
             return
+
+
+def _list_served_models(chat: ChatState) -> None:
+    """Ask the server for its models, once, where the policy may fall back to one of them."""
+    if chat.served_models is None and is_list_needed(chat.settings.policy, chat.destination):
+        chat.served_models = fetch_models(chat.active_provider)
 
 
 def _report_assumed_window(chat: ChatState, plan: Plan) -> Iterator[WindowAssumed]:

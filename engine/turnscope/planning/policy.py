@@ -40,6 +40,7 @@ CHECKS = ("refuse_when_over", "warn_at")  # rules that change nothing
 OLD_NAMES = {"staged": "chainreview-staged"}  # names in links and chats of earlier versions
 OLD_PARAMETERS = {"mend": "repair"}  # of rules, in files of earlier versions
 TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
+FALLBACK = "fall_back_to_larger_window"  # the rule that sends what does not fit to another model
 XML = "send_tools_as_xml"  # the rule of a policy with `tools = "xml"`
 KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # keys of a policy's file
 PATTERN_EXAMPLE = "claude-haiku-* fits every name that begins so"
@@ -327,6 +328,49 @@ def apply_model_table(policy: Policy, *names: str) -> tuple[Policy, str]:
         Step(part.rule, _override_params(part.rule.name, part.params, table.get(part.rule.name, {}))) for part in policy.rules
     )
     return replace(policy, budget=budget, rules=tuple(rules)), pattern
+
+
+def list_fallback_models(policy: Policy) -> set[str]:
+    """List the models that a policy may send a request to instead of its own."""
+    tables = [getattr(part.params, "models", {}) for part in policy.rules if part.rule.name == FALLBACK]
+    tables += [table.get(FALLBACK, {}).get("models", {}) for table in policy.models.values()]
+    return {larger for table in tables for larger in table.values()}
+
+
+def limit_fallback(policy: Policy, offered: Collection[str]) -> Policy:
+    """Return the policy with a fallback to these models alone. One that is not offered is passed over for the next in its row.
+
+    Args:
+        policy: The policy.
+        offered: The models that may be chosen.
+    """
+
+    def limit(table: Mapping[str, str]) -> dict[str, str]:
+        found = ((name, _find_offered(table, name, offered)) for name in table)
+        return {name: larger for name, larger in found if larger}
+
+    def limit_overrides(table: Mapping[str, Any]) -> Mapping[str, Any]:
+        own = table.get(FALLBACK, {})
+        return {**table, FALLBACK: {**own, "models": limit(own["models"])}} if "models" in own else table
+
+    rules = tuple(
+        Step(part.rule, replace(part.params, models=limit(part.params.models)))
+        if part.rule.name == FALLBACK
+        else part
+        for part in policy.rules
+    )
+    models = {pattern: limit_overrides(table) for pattern, table in policy.models.items()}
+    return replace(policy, rules=rules, models=models)
+
+
+def _find_offered(table: Mapping[str, str], name: str, offered: Collection[str]) -> str:
+    """Follow a table of larger models from one to the first that is offered; "" = there is none."""
+    passed: set[str] = set()
+    while (name := table.get(name, "")) and name not in passed:
+        if name in offered:
+            return name
+        passed.add(name)
+    return ""
 
 
 def _override_params(name: str, params: T, table: Mapping[str, Any]) -> T:

@@ -33,7 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             yield Edit("fallback", why, facts={**numbers, "to": larger, "larger_window": window}, model=larger)
             return
         name = larger
-    what = f"{tried[-1]} has no larger window" if tried else f"the table names no larger model than {ctx.request.model or 'it'}"
+    what = f"{tried[-1]} has no larger window" if tried else f"no larger model than {ctx.request.model or 'it'} is named"
     yield Edit("keep", f"{because}, but {what}", facts={**numbers, "tried": tried})
 
 
