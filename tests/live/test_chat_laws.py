@@ -197,3 +197,9 @@ def test_a_bill_that_is_many_times_off_stops_no_policy(name: str, factor: int) -
     for n in range(8):
         provider.factor = factor if n == 4 else 1
         assert isinstance(last(talk.send(f"Point {n}. " + "The heron stands in the reeds. " * 100))[-1], RequestDone)
+
+
+def test_a_second_summary_reads_nothing_of_what_came_after_it(tmp_path: Path) -> None:
+    """Continue's counts its own summary as one of the messages: a replay read one message too many, the next answer."""
+    course = Course("continue-cli", 2, 45, "offline-16k", 0, False, 0.2, 400, stored=False, may=("stop", "thinking"))
+    assert not drive(course, Threads(tmp_path / "chats.db")).wrong

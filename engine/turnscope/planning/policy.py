@@ -354,9 +354,7 @@ def limit_fallback(policy: Policy, offered: Collection[str]) -> Policy:
         return {**table, FALLBACK: {**own, "models": limit(own["models"])}} if "models" in own else table
 
     rules = tuple(
-        Step(part.rule, replace(part.params, models=limit(part.params.models)))
-        if part.rule.name == FALLBACK
-        else part
+        Step(part.rule, replace(part.params, models=limit(part.params.models))) if part.rule.name == FALLBACK else part
         for part in policy.rules
     )
     models = {pattern: limit_overrides(table) for pattern, table in policy.models.items()}

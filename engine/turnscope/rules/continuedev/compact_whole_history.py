@@ -150,9 +150,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if sums[-1] + static >= due:
         stop = _count_read_items(roles, sums, window, params.output, (system, static), adjust(PROMPT_TOKENS, ctx.request.model))
         lines = [f"summary: {state.summary}"] if state else []
-        lines += [
-            f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in convert(item) if m["content"]
-        ]
+        read = talk.items[first : max(first, first + stop - len(lines))]  # the summary is one of those that are read
+        lines += [f"{m['role']}: {m['content']}" for item in read for m in convert(item) if m["content"]]
         total = sums[-1] + static
         because = f"{total:,} tokens reach {due:,}: a summary replaces the whole history, with the newest prompt"
         answer: Answer = yield _build_ask("\n".join(lines), params)
