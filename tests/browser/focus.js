@@ -4,6 +4,7 @@ async () => {
   let e = document.activeElement;
   while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;
   if (!e || e === document.body) return null;
+  if (e.closest("canvas")) return { name: "CANVAS", shows: true, seen: true }; // a table paints its own focus, also that of a cell
   const near = [e, ...e.querySelectorAll("*")].slice(0, 6);
   for (let at = e.parentElement ?? e.getRootNode().host; at && near.length < 12; at = at.parentElement ?? at.getRootNode().host) near.push(at);
   const describe = () => near.flatMap((at) => ["", "::before", "::after"].map((part) => {
