@@ -152,8 +152,8 @@ def _app_test() -> Iterator[None]:
     """What AppTest does otherwise than the app, and what it does anew for each test though it cannot change meanwhile.
 
     It turns Streamlit's old pages/ router back on before each run; here it is turned off again, as st.navigation does. The
-    files of all installed packages are looked through once for components, scripts are compiled once, and a box that looks for
-    its own key does not copy the whole state first.
+    files of all installed packages are looked through once for components, scripts are compiled once, a box that looks for
+    its own key does not copy the whole state first, and a run is waited for instead of looked at a thousand times a second.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.pages_manager import PagesManager
@@ -161,7 +161,12 @@ def _app_test() -> Iterator[None]:
     from streamlit.runtime.state.safe_session_state import SafeSessionState
     from streamlit.testing.v1 import app_test, local_script_runner
 
-    original, compiled = PagesManager.__init__, ScriptCache()
+    original, compiled, poll = PagesManager.__init__, ScriptCache(), local_script_runner.require_widgets_deltas
+
+    def wait(runner: local_script_runner.LocalScriptRunner, timeout: float = 3) -> None:
+        if runner._script_thread:
+            runner._script_thread.join(timeout)
+        poll(runner, timeout=0.1)  # which says so where it did not end
 
     def start(self: PagesManager, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
@@ -171,9 +176,18 @@ def _app_test() -> Iterator[None]:
         patch.setattr(PagesManager, "__init__", start)
         patch.setattr(SafeSessionState, "filtered_state", property(State))
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        patch.setattr(local_script_runner, "require_widgets_deltas", wait)
         for module in (app_test, local_script_runner):
             patch.setattr(module, "ScriptCache", lambda: compiled)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _known_keys() -> Iterator[None]:
+    """Keys that the tests of a file register are not looked for in the texts of all files after it."""
+    yield
+    if secrets := sys.modules.get("turnscope.live.secrets"):
+        secrets._known = ()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -88,8 +89,14 @@ def _name_source(rule: Rule) -> str:
     return f"{rule.source}, in {package}" if package else rule.source
 
 
+@cache
+def _get_hints(params: type[Any]) -> Mapping[str, Any]:
+    """The types of a rule's parameters by name. They are evaluated once: a form asks for them at every run of a page."""
+    return get_type_hints(params, include_extras=True)
+
+
 def _list_parameters(group: str, rule: str, params: Any) -> tuple[Parameter, ...]:
-    hints = get_type_hints(type(params), include_extras=True)
+    hints = _get_hints(type(params))
     return tuple(
         _build_parameter(group, rule, name=f.name, hint=hints[f.name], value=getattr(params, f.name)) for f in fields(params)
     )
@@ -165,7 +172,7 @@ def _convert_models(policy: Policy, value: JSON) -> dict[str, dict[str, dict[str
 
 
 def _change_params(params: Any, values: Mapping[str, JSON]) -> Any:
-    hints = get_type_hints(type(params), include_extras=True)
+    hints = _get_hints(type(params))
     values = rename_old_parameters(values, hints)
     if unknown := sorted(set(values) - set(hints)):
         raise PolicyError(f"there is no parameter {unknown[0]!r}", hint=f"Its parameters are: {', '.join(hints) or 'none'}.")
