@@ -52,7 +52,7 @@ def newest(talk: Chat) -> int:
     return max(n for n, message in enumerate(talk.live_session.session.messages) if message.role == "user")
 
 
-@pytest.mark.parametrize("policy", list_offered())
+@pytest.mark.parametrize("policy", select_covering(list_offered()))
 def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
     policy: str, server: OfflineServer, tmp_path: Path
 ) -> None:
