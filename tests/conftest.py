@@ -46,8 +46,8 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mod
 # What a run draws unless `--hypothesis-profile=deep` asks for more: CI the same examples each time, others new ones.
 CALM = (HealthCheck.too_slow,)
 settings.register_profile("deep", deadline=None)
-settings.register_profile("local", deadline=None, max_examples=60)
-settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, print_blob=True, suppress_health_check=CALM)
+settings.register_profile("local", deadline=None, max_examples=40)
+settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True, print_blob=True, suppress_health_check=CALM)
 
 
 def examples(wanted: int) -> int:

@@ -70,7 +70,7 @@ def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session
         before = made
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(10))
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 @given(sessions)
 def test_bodies_of_every_policy_are_the_same_one_after_the_other(name: str, session: Session) -> None:

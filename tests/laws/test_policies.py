@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
@@ -32,7 +33,7 @@ NAMES = policies.list_policies()
 MODEL = "claude-opus-4-5"
 LAYERED = ("layered", "layered-24", "openwebui-memory", "relevant-within-budget")  # also where conversations are asked for
 limits = st.integers(60, 1_500)
-EXAMPLES = settings(max_examples=12)
+EXAMPLES = settings(max_examples=examples(14))
 
 
 def tight(name: str, limit: int) -> Policy:

@@ -102,14 +102,14 @@ def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_fact
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(16))
 @given(session=sessions, limit=limits)
 def test_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: str, session: Session, limit: int) -> None:
     agree(session, tight(name, limit), Basis.of(session, ledger_of(session)))
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-@settings(max_examples=12)
+@settings(max_examples=examples(14))
 @given(session=sessions, limit=limits, data=st.data())
 def test_the_first_requests_alone_leave_the_same_states(name: str, session: Session, limit: int, data: st.DataObject) -> None:
     policy = tight(name, limit)
@@ -120,7 +120,7 @@ def test_the_first_requests_alone_leave_the_same_states(name: str, session: Sess
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-@settings(max_examples=12)
+@settings(max_examples=examples(14))
 @given(session=sessions, limit=limits, data=st.data())
 def test_a_chat_that_is_resumed_goes_on_from_the_states_that_its_replay_ends_with(
     name: str, session: Session, limit: int, data: st.DataObject

@@ -129,7 +129,7 @@ def list_content(message: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
-@settings(max_examples=10)
+@settings(max_examples=examples(12))
 @given(session=sessions, limit=limits)
 def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: str, session: Any, limit: int) -> None:
     """The prefix of each thinking block that is sent is the prompt of the request that brought it."""
