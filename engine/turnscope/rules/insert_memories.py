@@ -39,6 +39,7 @@ class Params:
     agent: Annotated[bool, "insert what the agent learned as well, in its own slot"] = True
     tiers: Annotated[tuple[str, ...], "tiers to insert: short (for now), medium (they fade), long (they stay)"] = TIERS
     short_turns: Annotated[int, "number of turns that a short fact lasts"] = 5
+    share: Annotated[float, "part of the limit to fill (0 to 1)"] = 1.0
     reviews: Annotated[bool, "remember findings of a review in the log as facts of the agent"] = False
     meaning: Annotated[str, "model that finds by meaning, beside words: wordllama, provider:NAME; empty = words"] = ""
 
@@ -53,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             own[fact.id] = fact
     state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
     turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
-    if turn is None or (state is ctx.state and _is_same_turn(envelope, ctx, turn)):
+    if turn is None or (state is ctx.state and _is_same_turn(envelope, ctx, params.share, turn)):
         return state
     question = ctx.session.blocks[turn].text[:4_000]
     query = f"{turn}\0{question}" + ("\0all" if params.meaning else "")
@@ -73,7 +74,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         insert = find_insert(envelope, at, slot)
         there = (insert.body or ()) if insert else ()
         room = min(
-            ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)),
+            int(ctx.limit * params.share) - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)),
             ctx.budget.slots.get(slot, ctx.budget.limit),
         )
         chosen = _select_fitting(chosen, owners[-1], ctx, params, room)
@@ -119,11 +120,11 @@ def _describe_fact(ctx: Ctx, fact: Memory) -> Edit:
     return Edit("keep", because, facts=facts)
 
 
-def _is_same_turn(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
+def _is_same_turn(envelope: Envelope, ctx: Ctx, share: float, turn: int) -> bool:
     """Whether the previous request had the same turn and budget, and everything fits: then its choice stays."""
     last = ctx.previous
     same = last is not None and last.budget == ctx.budget and find_at_or_before(ctx.index.turns, last.request.cut - 1) == turn
-    return same and ctx.count_envelope(envelope) <= ctx.limit
+    return same and ctx.count_envelope(envelope) <= int(ctx.limit * share)
 
 
 def _list_sections(params: Params) -> dict[str, tuple[str, ...]]:

@@ -30,6 +30,7 @@ class Params:
     form: Annotated[Literal["sources", "tagged", "fenced"], "how the texts are worded"] = "tagged"
     place: Annotated[Literal["question", "system"], "before the question, or behind the system prompt"] = "question"
     most: Annotated[int, "maximum items of each kind in a request"] = 8
+    share: Annotated[float, "part of the limit to fill (0 to 1)"] = 1.0
 
 
 class InsertState(Struct, frozen=True, gc=False):
@@ -46,8 +47,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if turn is None:
         return was
     now = InsertState(turn if params.place == "question" else ctx.index.messages[0], turn)
+    limit = int(ctx.limit * params.share)
     same = was == now and ctx.previous is not None and ctx.previous.budget == ctx.budget
-    if same and ctx.count_envelope(envelope) <= ctx.limit:
+    if same and ctx.count_envelope(envelope) <= limit:
         return was
     if was and was.at != now.at and was.at < envelope.stop:
         for slot in (SLOTS[kind] for kind in kinds):
@@ -71,7 +73,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         there = (insert.body or ()) if insert else ()
         share = int(ctx.budget.slots.get(slot, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
         room = min(
-            ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)), share
+            limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)), share
         )  # an insert shrinks before anything else is cut
         text, many = fit_items(texts, params.form, room, lambda written: ctx.own.count_parts((part(written),)), standing + 1)
         standing += many
