@@ -43,11 +43,10 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mod
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-# What a run draws unless `--hypothesis-profile=deep` asks for more: CI the same examples each time, others new ones.
-CALM = (HealthCheck.too_slow,)
+# What a run draws unless `--hypothesis-profile=deep` asks for more, and for new ones: the same examples each time.
+SLOW = HealthCheck.too_slow  # drawing takes longer on a busy machine
 settings.register_profile("deep", deadline=None)
-settings.register_profile("local", deadline=None, max_examples=40)
-settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True, print_blob=True, suppress_health_check=CALM)
+settings.register_profile("plain", deadline=None, max_examples=40, derandomize=True, suppress_health_check=[SLOW])
 
 
 def examples(wanted: int) -> int:
@@ -63,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders lie in memory where there is room: many tests write databases, and each commit waits for a disk."""
     config.pluginmanager.import_plugin("skips")
     if not config.getoption("--hypothesis-profile"):
-        settings.load_profile("ci" if CI else "local")
+        settings.load_profile("plain")
     cache = getattr(config, "cache", None)
     if sys.dont_write_bytecode and cache:
         # Workers and all the processes that tests start would compile everything anew, each of them.
@@ -187,7 +186,7 @@ def _known_keys() -> Iterator[None]:
     """Keys that the tests of a file register are not looked for in the texts of all files after it."""
     yield
     if secrets := sys.modules.get("turnscope.live.secrets"):
-        secrets._known = ()
+        vars(secrets)["_known"] = ()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from decimal import Decimal
 
@@ -9,6 +10,7 @@ import pytest
 from conftest import ROOT, shared
 from hand_made import OPUS, SONNET, Row, call, make_clearing, make_compaction, make_trace, result
 from turnscope.library.opening import load, replay
+from turnscope.planning.trace import Trace
 from turnscope.session.model import Edit
 from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.findings import Finding, format_headline, mark_breaks, rank_findings
@@ -273,27 +275,33 @@ def test_breaks_become_markers() -> None:
 
 
 @pytest.mark.bench
-def test_ten_thousand_requests_take_less_than_three_tenths_of_a_second() -> None:
+def make_busy_trace(count: int) -> Trace:
+    """A trace of `count` requests: pauses, a file read again at every request, calls, and results that are cleared."""
     rows = [Row(0, written=5_000)]
-    for n in range(1, 10_000):
+    for n in range(1, count):
         cold = n % 50 == 0
         size = 5_000 + n * 10
-        answer = [call(f"t{n}", file_path=f"src/file{n % 40}.py")]
-        content = result(f"t{n - 1}", WORDS) if n > 1 else None
         rows.append(
             Row(
                 n * 400.0 if cold else n * 400.0 - 396.0 * (n % 50),
                 0 if cold else size - 10,
                 size if cold else 10,
-                content=content,
-                answer=answer,
+                content=result(f"t{n - 1}", WORDS) if n > 1 else None,
+                answer=[call(f"t{n}", file_path=f"src/file{n % 40}.py")],
             )
         )
-    trace = make_trace(rows, [(n, make_clearing(2 * n - 100)) for n in range(200, 9_000, 25)])
-    view = build_overview(trace)
-    start = time.process_time()
-    found_ = rank_findings(trace, view)
-    taken = time.process_time() - start
-    print(f"{len(found_)} findings of {len(view)} requests in {taken:.3f} s")
-    assert len(found_) == 3
-    assert taken < 0.3
+    return make_trace(rows, [(n, make_clearing(2 * n - 100)) for n in range(200, count - 100, 25)])
+
+
+def test_the_time_that_findings_take_grows_no_faster_than_the_session() -> None:
+    spent = dict[int, float]()
+    for count in (1_000, 4_000):
+        trace = make_busy_trace(count)
+        view = build_overview(trace)
+        for _ in range(3):
+            start = time.process_time()
+            found_ = rank_findings(trace, view)
+            spent[count] = min(spent.get(count, math.inf), time.process_time() - start)
+        assert len(found_) == 3
+    print({count: f"{seconds:.3f} s" for count, seconds in spent.items()})
+    assert spent[4_000] < 6 * spent[1_000] + 0.02
