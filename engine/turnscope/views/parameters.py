@@ -96,7 +96,7 @@ def _get_hints(params: type[Any]) -> Mapping[str, Any]:
 
 
 def _list_parameters(group: str, rule: str, params: Any) -> tuple[Parameter, ...]:
-    hints = _get_hints(type(params))
+    hints = _get_hints(params.__class__)
     return tuple(
         _build_parameter(group, rule, name=f.name, hint=hints[f.name], value=getattr(params, f.name)) for f in fields(params)
     )
@@ -172,7 +172,7 @@ def _convert_models(policy: Policy, value: JSON) -> dict[str, dict[str, dict[str
 
 
 def _change_params(params: Any, values: Mapping[str, JSON]) -> Any:
-    hints = _get_hints(type(params))
+    hints = _get_hints(params.__class__)
     values = rename_old_parameters(values, hints)
     if unknown := sorted(set(values) - set(hints)):
         raise PolicyError(f"there is no parameter {unknown[0]!r}", hint=f"Its parameters are: {', '.join(hints) or 'none'}.")
