@@ -30,6 +30,8 @@ TOOL_INSTRUCTIONS = 1_000  # most tokens that a provider adds by itself about to
 SCALE_LIMITS = (0.5, 2.0)  # no counter is further off; a ratio beyond them means that the two numbers do not belong together
 ERROR_SHARE = 0.9  # share of the recorded requests that keep within a stated error
 LEAST_ERROR = 0.001  # share of the prompt; no estimate is better
+CERTAIN_SHARE = 0.02  # of a prompt: where no more was counted, all of it is hidden, whatever the scale
+FRAME_TOKENS = 12  # of a prompt: what frames its messages and is in no text
 DRIFT_LIMIT = 0.25  # share by which the scale of a segment may differ: counts of one kind of content are that far off
 
 
@@ -89,7 +91,7 @@ class Fit:
     that the tool injected; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what
     the counter misses is its own error and no part that it does not know. `static_scale`: where it is known by itself, that of
     system prompt and tools; 0 = `scale`. `inferred`: requests whose bodies are not in the log where it is `whole` otherwise.
-    `miscounted`: by request, the tokens billed beyond
+    `added`: by request, most tokens that the provider may have put in by itself. `miscounted`: the tokens billed beyond
     all parts that are an error of counting (see `_add_miscounted`).
     """
 
@@ -107,6 +109,7 @@ class Fit:
     static_scale: float = 0.0
     miscounted: tuple[int, ...] = ()
     inferred: frozenset[int] = frozenset()
+    added: tuple[int, ...] = ()
 
     @property
     def hidden_tokens(self) -> int:
@@ -163,7 +166,8 @@ class Fit:
             scaled, left = scaled + known, left - known
         scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
         error = 0.0 if recorded >= 0 else self.error
-        return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, error)
+        added = min(left, self.added[request - self.start]) if self.added else 0
+        return Terms(prefix, earlier, reinjected + added, scale, left - added, self.cut, over, error)
 
     def _compute_whole_terms(self, counted: int, recorded: int, static: int) -> Terms | None:
         """The terms of a request whose body is known. None where the conversation's scale would be beyond any counter."""
@@ -195,10 +199,12 @@ class StaticHints(NamedTuple):
     Attributes:
         changes: Whether they changed at a request, as far as the log shows it.
         prior: Tokens that they are taken to have, where neither a bill nor a compaction shows it; 0 = unknown.
+        added: By request, most tokens that the provider may have put in by itself; () = nothing.
     """
 
     changes: Callable[[int], bool] = lambda _: False
     prior: int = 0
+    added: tuple[int, ...] = ()
 
 
 class _Segment(NamedTuple):
@@ -262,7 +268,8 @@ def fit_requests(
         found.append(Fit(piece.start, piece.stop, *parts, injected=walk.injected))
     whole = _fill_gaps(found, len(models), 0 if known_static else hints.prior)
     stated = list(_add_errors(whole, sizes, recorded, models))
-    return tuple(_add_miscounted(stated, sizes, recorded, models, known_static))
+    counted = _add_miscounted(stated, sizes, recorded, models)
+    return tuple(replace(fit, added=hints.added[fit.start : fit.stop]) for fit in counted)
 
 
 def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciliation:
@@ -362,7 +369,8 @@ def _measure_level(x: Floats, y: Floats, scale: float) -> tuple[float, float]:
     level = y - scale * x
     middle, size, short = float(np.median(level)), float(np.median(x)), int(np.argmin(x))
     off = middle - float(level[short])
-    far = compute_least_jump(float(y[short])) < abs(off) <= DRIFT_LIMIT * scale * size
+    certain = x[short] <= CERTAIN_SHARE * y[short]  # whatever the scale, next to nothing of this prompt was counted
+    far = compute_least_jump(float(y[short])) < abs(off) <= (1.0 if certain else DRIFT_LIMIT) * scale * size
     if not far or x[short] > size / 2:
         return middle, scale
     return float(level[short]), float(np.clip(scale + off / size, *SCALE_LIMITS))
@@ -493,9 +501,7 @@ def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequen
         yield replace(fit, error=errors.get(models[fit.start], fit.error))
 
 
-def _add_miscounted(
-    fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str], known_static: bool
-) -> Iterator[Fit]:
+def _add_miscounted(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
     """Add to each fit what was billed beyond its parts because it was counted wrongly.
 
     What two neighbouring requests differ by was counted and billed. Where the two numbers differ by no more than a counter can
@@ -510,9 +516,9 @@ def _add_miscounted(
         for n in (n for n in range(fit.start, fit.stop) if billed[n] >= 0):
             scaled = fit.scale * counted[n]
             rest = max(0.0, billed[n] - hidden - scaled)
-            least = min(compute_least_jump(billed[n]), DRIFT_LIMIT * scaled)
+            least = max(FRAME_TOKENS, min(compute_least_jump(billed[n]), DRIFT_LIMIT * scaled))
             if at < 0 or models[at] != models[n] or (at < fit.start and fit.reinjected):
-                beyond = 0.0 if known_static and rest <= DRIFT_LIMIT * scaled else rest
+                beyond = 0.0 if rest <= DRIFT_LIMIT * scaled else rest
             elif not _can_be_count(counted[n] - counted[at], billed[n] - billed[at]):
                 beyond += billed[n] - billed[at] - fit.scale * (counted[n] - counted[at])
             beyond = min(max(0.0, beyond), rest)

@@ -13,6 +13,7 @@ from msgspec.structs import replace as replace_struct
 from turnscope.counting.calibration import Calibration, PolicyEstimate
 from turnscope.counting.reconciliation import DRIFT_LIMIT, SCALE_LIMITS, Fit, Ints, StaticHints, fit_requests
 from turnscope.planning.first_request import get_prompt_prior
+from turnscope.planning.provider_additions import find_provider_additions
 from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, EXACT_REQUESTS, Block, Bucket, Request, Session
 
 LEAST_POLICY_ERROR = 0.05  # share of the prompt; what later requests move the fit by, in 95 % of those of real sessions
@@ -112,7 +113,11 @@ def fit_session(
         compactions=_find_compactions(session),
         mid_conversation=begun,
         tools=Bucket.TOOLS in buckets,
-        hints=StaticHints(partial(changes_static, session, requests), get_prompt_prior(session)[0]),
+        hints=StaticHints(
+            partial(changes_static, session, requests),
+            get_prompt_prior(session)[0],
+            find_provider_additions(session, requests),
+        ),
     )
     if isinstance(recorded_whole := session.about.get(EXACT_REQUESTS), dict):
         inferred = frozenset(recorded_whole.get("inferred") or ())

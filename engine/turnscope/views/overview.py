@@ -36,7 +36,7 @@ LABELS = {
     "thinking": "Thinking",
     "prefix": "System + tools, not in the log",
     "earlier": "Earlier conversation, not in this file",
-    "reinjected": "Injected by the agent, not in the log",
+    "reinjected": "Injected, not in the log",
     "unattributed": "Unattributed",
 }
 
