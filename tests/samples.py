@@ -1,25 +1,31 @@
 """`python -m tests.samples FOLDER_OR_FILE...`: what each file of real sessions opens as, and whether its numbers hold.
 
 Two tables, a row for each file: what was read of all that it holds, and its main session against what must be true of any.
-A third, by tool and version: the share of the prompts that the log does not hold, and what nothing explains.
+A third, by tool and version: the share of the prompts that the log does not hold, and what nothing explains. "Before" is that
+share with what newer logs record of whole requests, prompts and base instructions left out, and without what other sessions of
+the same run show of prompts that a log lacks. A recorded run (`tests.wire`) counts as the transcripts that lie in it.
 Exit code 1 where reading ended in an exception, gave no session, or where a number that must be zero is not. Files in no
 format that is known are listed below the tables, as what they are.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import turnscope
 from turnscope.counting.reconciliation import HIDDEN_CELLS
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
 from turnscope.library.opening import load_prices
+from turnscope.library.prompt_prior import add_prior, remember_size
 from turnscope.planning.trace import Trace
 from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries, locate_entry, read_entry
@@ -27,6 +33,8 @@ from turnscope.reading.registry import find_session_path, find_suffixes
 from turnscope.session.model import BEGINS_MID_CONVERSATION, Session
 from turnscope.session.thread import iter_descendants
 from turnscope.views.overview import CELLS, Overview, build_overview
+
+from tests.wire import folders, open_run
 
 READ = ("file", "format", "sessions", "requests", "blocks", "tokens in", "tokens out", "notes", "seconds")
 HEAD = (
@@ -43,8 +51,9 @@ HEAD = (
     "prefix0",
     "after compaction",
 )
-TOOLS = ("tool", "version", "sessions", "requests", "hidden", "hidden, most", "unattr p50", "unattr p99", "> 2 %")
+TOOLS = ("tool", "version", "sessions", "requests", "before", "hidden", "hidden, most", "unattr p50", "unattr p99", "> 2 %")
 NAMES = ("version", "cli_version")  # where a session says which version of its tool wrote it
+RECORDS = ("api-request", "prompt_snapshot", "base_instructions")  # what marks a line that holds more than a transcript
 UNEXPLAINED = 0.02  # of a prompt: more than this in no part is too much
 ROUNDING = 1e-9  # USD below zero that are no money
 ENDS = find_suffixes() | {".yaml", ".yml", ".db", ".vscdb", ".sqlite", ".traj", ".eval", ".gz"}  # what sessions end in
@@ -103,6 +112,7 @@ class Row:
     tool: str = ""
     version: str = ""
     hidden: list[float] = field(default_factory=list)  # of each request: what the log does not hold
+    before: list[float] = field(default_factory=list)  # the same without the records that hold more than a transcript
     unnamed: list[float] = field(default_factory=list)  # of each request: what nothing explains
 
     @property
@@ -170,21 +180,67 @@ def _add_session(found: Read, main: Session) -> None:
             found.answered += usage.output_tokens
 
 
-def row(path: Path) -> Row | None:
-    """Everything that is asked of a file's main session; None where it holds no request. TurnscopeErrors."""
+def row(path: Path, sizes: Path | None = None) -> Row | None:
+    """Everything that is asked of a file's main session; None where it holds no request. TurnscopeErrors.
+
+    Args:
+        path: The file.
+        sizes: A database of the sizes of prompts, which gives a prior to a log that lacks its own and learns of the others.
+    """
     main = turnscope.load(path)
     if not main.requests:
         return None
+    main = add_prior(sizes, main) if sizes else main
     version = next((str(main.about[name]) for name in NAMES if main.about.get(name)), "")
     found = Row("/".join(path.parts[-2:]), tool=main.source, version=version)
     billed: set[tuple[str, int] | str] = set()
-    found.bill = build_overview(turnscope.replay(main)).total or Decimal(0)
+    whole = turnscope.replay(main)
+    if sizes:
+        remember_size(sizes, main, whole)
+    found.bill = build_overview(whole).total or Decimal(0)
     for session in _sessions(main):
         trace = turnscope.replay(session)
         view = build_overview(trace)
         _add(found, session, view, billed)
         _add_numbers(found, trace, view)
     return found
+
+
+def hidden_before(path: Path, found: Row) -> list[float]:
+    """The hidden shares of a file read without the records that hold more than a transcript.
+
+    Args:
+        path: The file.
+        found: What it is with them.
+    """
+    if path.suffix != ".jsonl":
+        return found.hidden
+    with TemporaryDirectory() as folder:
+        bare = Path(folder) / path.name
+        lines = path.read_text("utf-8", errors="replace").splitlines(keepends=True)
+        kept = [left for line in lines if (left := strip_line(line))]
+        if kept == lines:
+            return found.hidden
+        bare.write_text("".join(kept), encoding="utf-8")
+        without = row(bare)
+    return without.hidden if without else []
+
+
+def strip_line(line: str) -> str:
+    """A line of a log without whole requests, recorded prompts and base instructions; "" where it holds nothing else."""
+    if not any(name in line for name in RECORDS):
+        return line
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return line
+    attached, payload = record.get("attachment") or {}, record.get("payload")
+    if str(record.get("type")).startswith("api-request") or attached.get("type") == "prompt_snapshot":
+        return ""
+    if record.get("type") == "session_meta" and isinstance(payload, dict):
+        payload = {key: value for key, value in payload.items() if key != "base_instructions"}
+        return json.dumps({**record, "payload": payload}) + "\n"
+    return line
 
 
 def _sessions(session: Session) -> Iterator[Session]:
@@ -258,22 +314,45 @@ def by_tool(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 
 def _cells(tool: str, version: str, rows: Sequence[Row]) -> tuple[str, ...]:
     hidden = [float(np.median(each.hidden)) for each in rows]
+    before = [float(np.median(each.before)) for each in rows if each.before]
     unnamed = np.array([share for each in rows for share in each.unnamed])
-    shares = (float(np.median(hidden)), max(hidden), *(float(np.quantile(unnamed, q)) for q in (0.5, 0.99)))
+    shares = (
+        float(np.median(before or hidden)),
+        float(np.median(hidden)),
+        max(hidden),
+        *(float(np.quantile(unnamed, q)) for q in (0.5, 0.99)),
+    )
     counts = (len(rows), len(unnamed))
     return tool, version, *(f"{n:,}" for n in counts), *(f"{s:.1%}" for s in shares), f"{(unnamed > UNEXPLAINED).sum():,}"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; 1 where something is wrong, 2 where there is nothing to look at."""
-    listed = [(file, read(file)) for file in files([Path(argument) for argument in arguments])]
+    with ExitStack() as stack:
+        paths = [part for argument in arguments for part in _unpack(Path(argument), stack)]
+        return _report(paths, Path(stack.enter_context(TemporaryDirectory())) / "sizes.db")
+
+
+def _unpack(path: Path, stack: ExitStack) -> Iterator[Path]:
+    """A folder of files; or the transcripts of each recorded run in it, unpacked for as long as the stack is open."""
+    runs = folders(path) if path.is_dir() else []
+    for run in runs:
+        yield stack.enter_context(open_run(run)).transcripts
+    if not runs:
+        yield path
+
+
+def _report(paths: Sequence[Path], sizes: Path) -> int:
+    """Print the tables of some files and folders."""
+    listed = [(file, read(file)) for file in files(paths)]
     opened = [file for file, each in listed if not each.failed and each.sessions]
     _print(READ, [each.cells() for _, each in listed if each.known])
     found: list[Row] = []
     crashed: list[str] = []
     for file in opened:
         try:
-            if looked := row(file):
+            if looked := row(file, sizes):
+                looked.before = hidden_before(file, looked)
                 found.append(looked)
         except Exception as error:  # noqa: BLE001 - this is what is looked for
             crashed.append(f"{'/'.join(file.parts[-2:])}: {type(error).__name__}: {error}")

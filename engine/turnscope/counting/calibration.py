@@ -119,8 +119,8 @@ class Calibration(Struct, frozen=True, gc=False):
             return replace(
                 self, hidden=replace(self.hidden, prefix=0, earlier=max(0, left), reinjected=back, cut=0), compacted=True
             )
-        base = min(self.static, self.hidden.base) if self.static and self.hidden.base else self.static or self.hidden.base
-        start = self.static if self.mid_conversation else self.hidden.start
+        base, start = (self.static, self.static) if self.mid_conversation else (self.hidden.base, self.hidden.start)
+        base = min(base, self.static) if self.static else base
         known = [tokens for tokens in (round(self.scale * files), self.reinjected_before) if tokens]
         back = sum(known) // max(1, len(known))
         after = FILES_ERROR if files and self.missed_after == UNKNOWN_ERROR else self.missed_after
@@ -164,7 +164,7 @@ class Calibration(Struct, frozen=True, gc=False):
             scale = max(SMALLEST_SCALE, (recorded - hidden.level) / max(1, counted))
         miss = abs(self.predict(counted) - recorded) / max(1, recorded)
         after = self.compacted and self.seen
-        lost = same and 0 < read < self.cached // 2
+        lost = same and written and 0 < read < self.cached // 2  # a cache without writes loses pieces of any size
         lately = miss if self.missed == UNKNOWN_ERROR else max(miss, MISS_DECAY * self.missed)
         return Calibration(
             hidden=hidden,
