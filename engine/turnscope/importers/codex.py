@@ -165,7 +165,8 @@ class _Rollout:
     def _add_answer_item(self, blocks: list[Any], at: float | None) -> None:
         """An item that the model made: the next one of its answer, or the first of a new one."""
         uncounted = self.total == -1 and self.ahead is None
-        if self.open is None or (self.broken and (self.behind or uncounted or self.ahead is not None)):
+        ended = self.recorded and self.open is not None and "usage" in (self.open.messages[0].request or {})
+        if self.open is None or ended or (self.broken and (self.behind or uncounted or self.ahead is not None)):
             request = {"model": self.model, "sent_at": self.before}
             if self.ahead is not None:
                 request["usage"], self.ahead = self.ahead, None
