@@ -24,6 +24,7 @@ import numpy as np
 import turnscope
 from turnscope.counting.reconciliation import HIDDEN_CELLS
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
+from turnscope.library.discovery import find_sources
 from turnscope.library.opening import load_prices
 from turnscope.library.prompt_prior import add_prior, remember_size
 from turnscope.planning.trace import Trace
@@ -337,7 +338,8 @@ def _unpack(path: Path, stack: ExitStack) -> Iterator[Path]:
     """A folder of files; or the transcripts of each recorded run in it, unpacked for as long as the stack is open."""
     runs = folders(path) if path.is_dir() else []
     for run in runs:
-        yield stack.enter_context(open_run(run)).transcripts
+        transcripts = stack.enter_context(open_run(run)).transcripts
+        yield from (found for inside in sorted(transcripts.iterdir()) for found in find_sources(inside))
     if not runs:
         yield path
 

@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import turnscope
 from fit_table import files, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.calibration import Calibration
 from turnscope.counting.reconciliation import CELLS, Fit, Ints, Reconciliation, StaticHints, fit_requests, reconcile
+from turnscope.views.overview import build_overview
 
 from tests.samples import files as iter_files
 from tests.samples import row
@@ -165,3 +167,13 @@ def test_a_request_that_the_fit_did_not_see_keeps_what_is_unattributed() -> None
 def test_little_is_unattributed_in_real_sessions_of_any_tool(shared) -> None:
     shares = [share for path in iter_files([shared("data", "open")]) if (found := row(path)) for share in found.unnamed]
     assert float(np.quantile(shares, 0.99)) <= 0.02
+
+
+@pytest.mark.parametrize("of", ["anthropic-api/vcr-anthropic-compaction.yaml", "responses/model_mcp_server_tool_stream.yaml"])
+def test_what_a_provider_adds_by_itself_is_named(of: str, shared) -> None:
+    """A server's compaction and its hosted tools put into the prompt what no log holds."""
+    view = build_overview(
+        turnscope.replay(turnscope.load(shared("data", "open" if "anthropic" in of else "new", *of.split("/"))))
+    )
+    assert view.cells[:, CELLS.index("reinjected")].max() > 50
+    assert not view.cells[:, CELLS.index("unattributed")].any()

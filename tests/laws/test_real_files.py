@@ -53,7 +53,7 @@ def test_a_claimed_file_without_a_session_and_a_crash_fail_the_table(
 
 
 def test_a_wrong_number_fails_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(samples, "row", lambda path: samples.Row(path.name, negative=1))
+    monkeypatch.setattr(samples, "row", lambda path, *_: samples.Row(path.name, negative=1))
     assert samples.main([str(ROOT / "sample_sessions" / "thinking-grows.jsonl")]) == 1
     assert samples.main([]) == 2
     assert "0 sessions" in capsys.readouterr().out

@@ -112,6 +112,18 @@ def test_a_log_that_begins_late_states_an_error_that_covers_what_it_cannot_know(
     assert all(each.covered and abs(each.miss) < 0.09 for each in later)
 
 
+def test_what_follows_later_compactions_of_other_tools_is_planned_by_the_first(tmp_path: Path) -> None:
+    """What a tool brings back is the same each time; what an estimate drifts by in between is not."""
+    with open_run(shared("data", "wire", "codex", "B2-limit60k")) as run:
+        first, *later = (
+            one for path in run.transcripts.rglob("rollout*.jsonl") for one in measure("codex", turnscope.load(path))
+        )
+    assert first.covered
+    assert len(later) == 9
+    assert sorted(abs(each.miss) for each in later)[4] < 0.03
+    assert max(abs(each.miss) for each in later) < 0.2
+
+
 def check(made: list[First], least: int) -> None:
     misses = sorted(abs(each.miss) for each in made)
     assert len(misses) >= least

@@ -66,6 +66,7 @@ class Calibration(Struct, frozen=True, gc=False):
     model: str = ""
     mid_conversation: bool = False  # the log begins mid-conversation
     reinjected_before: int = 0  # tokens that the tool re-injected after the last compaction
+    base_after: int = -1  # the base of what is hidden, as the last compaction showed it; -1 = there was none
     missed: float = UNKNOWN_ERROR  # share of the prompt by which recent predictions missed
     missed_after: float = UNKNOWN_ERROR  # the same for requests directly after a compaction
     compacted: bool = False  # the next request is the first after a recorded compaction
@@ -120,7 +121,7 @@ class Calibration(Struct, frozen=True, gc=False):
                 self, hidden=replace(self.hidden, prefix=0, earlier=max(0, left), reinjected=back, cut=0), compacted=True
             )
         base, start = (self.static, self.static) if self.mid_conversation else (self.hidden.base, self.hidden.start)
-        base = min(base, self.static) if self.static else base
+        base = min(base, self.static) if self.static else base if self.base_after < 0 else min(base, self.base_after)
         known = [tokens for tokens in (round(self.scale * files), self.reinjected_before) if tokens]
         back = sum(known) // max(1, len(known))
         after = FILES_ERROR if files and self.missed_after == UNKNOWN_ERROR else self.missed_after
@@ -177,6 +178,7 @@ class Calibration(Struct, frozen=True, gc=False):
             model=model,
             mid_conversation=self.mid_conversation and not after,
             reinjected_before=hidden.reinjected if after else self.reinjected_before,
+            base_after=hidden.base if after else self.base_after,
             missed=self.missed if after or not self.seen else lately,
             missed_after=self._update_missed_after(miss) if after else self.missed_after,
             cached=read + written,
