@@ -53,8 +53,8 @@ def _render_card(row: comparison.Row, mark: figures.Mark, optimal: bool, lost_sc
         f'<p>peak fill <span><b class="{tone}">{fill:.0%}</b></span></p>'
         f'<div class="meter"><i class="{tone}" style="width:{100 * min(fill, MAX_PEAK) / MAX_PEAK:.1f}%"></i>'
         f'<i class="limit" style="left:{100 / MAX_PEAK:.1f}%"></i></div>'
-        f"<footer><span>from cache <b>{row.cost.cache_share:.0%}</b></span>{_render_rejected(row)}</footer>"
-        f"{_render_drops(row)}</article>"
+        f"{_render_drops(row)}"
+        f"<footer><span>from cache <b>{row.cost.cache_share:.0%}</b></span>{_render_rejected(row)}</footer></article>"
     )
 
 

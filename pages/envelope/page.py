@@ -53,7 +53,7 @@ def _draw_request(shown: opening.ShownSession, top: DeltaGenerator) -> None:
     url.remember_request(shown, at)
     now = request.summarize(shown, at)
     top.html(
-        cards.render_headline(now, request.find_next_cut(shown, at), request.find_lost_link(shown, at))
+        cards.render_headline(now, request.find_next_cut(shown, at), {"What was lost": request.find_lost_link(shown, at)})
         + cards.render_bar(now)
         + cards.render_buckets(now, shown.view.counter)
     )

@@ -36,10 +36,10 @@ def _draw_request(shown: opening.ShownSession, chosen: chart.Choices) -> None:
     url.remember_request(shown, at)
     now = request.summarize(shown, at)
     request.draw_navigator(shown, CHART, at, lambda span: zoom.draw_buttons(shown, span))
-    st.html(
-        cards.render_headline(now, request.find_next_cut(shown, at), request.find_lost_link(shown, at))
-        + cards.render_bar(now, slim=True)
-        + cards.render_buckets(now, shown.view.counter)
-    )
+    links = {
+        "What is in this request": url.make_link(shown, "envelope", request=at),
+        "What was lost": request.find_lost_link(shown, at),
+    }
+    headline = cards.render_headline(now, request.find_next_cut(shown, at), links)
+    st.html(f'{headline}<div class="ts-chips">{cards.render_price(now)}</div>')
     top_cells.draw(shown, chosen)
-    request.draw_blocks(shown, now)

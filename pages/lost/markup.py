@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from turnscope.numbering import format_request
 from turnscope.views import overview as views
@@ -18,6 +18,9 @@ Link = Callable[[int], str]
 SHOWN = 8  # items of a group that are listed; the rest is one line
 OPEN = ("user", "files", "commands")  # groups that are open from the start
 POINTS = 200  # of the curve
+TICKS = 5  # parts of its axis
+ROOM = 16  # percent of its height between two labels
+NOT_FOUND = '<span class="warn">not found</span>'
 MATCH = "A match of file names and identifiers: a lower bound, and no fact of the log."
 
 
@@ -160,7 +163,7 @@ def render_items(cut: WindowCut, link: Link) -> str:
         link: the address of a request.
     """
     most = max((group.tokens for group in cut.groups), default=1)
-    body = "".join(_render_group(group, most, link) for group in cut.groups)
+    body = "".join(_render_group(group, most, link, summed_up=bool(cut.summary)) for group in cut.groups)
     head = (
         f'<div class="lost-row head"><span>Left</span><span>Tokens</span><span title="{MATCH}">Sentence</span>'
         f'<span title="{MATCH}">Used by later answers</span></div>'
@@ -169,8 +172,10 @@ def render_items(cut: WindowCut, link: Link) -> str:
     return cards.render_panel("What it replaced", f'<div class="lost-items">{head}{body}</div>', note)
 
 
-def _render_group(group: CutGroup, most: int, link: Link) -> str:
-    rows = "".join(_render_item(item, link) for item in group.items[:SHOWN])
+def _render_group(group: CutGroup, most: int, link: Link, *, summed_up: bool) -> str:
+    """A kind of content; what a person wrote and no sentence of the summary covers stands out."""
+    strict = summed_up and group.name == "user"
+    rows = "".join(_render_item(item, link, NOT_FOUND if strict else "–") for item in group.items[:SHOWN])
     rest = group.items[SHOWN:]
     if rest:
         used = sum(bool(item.needed or item.read_again) for item in rest)
@@ -184,22 +189,27 @@ def _render_group(group: CutGroup, most: int, link: Link) -> str:
     needed = sum(len(item.needed) for item in group.items)
     losses = f"{needed:,} reference{'' if needed == 1 else 's'} needed again" if needed else ""
     many = f"{group.blocks:,} block{'' if group.blocks == 1 else 's'}"
+    missing = sum(not item.sentences for item in group.items) if strict else 0
+    uncovered = (
+        f'<span class="warn" title="{MATCH}">{missing:,} of {len(group.items):,} not in the summary</span>' if missing else ""
+    )
     head = (
         f"<span>{cards.render_swatch(group.items[0].bucket)} <b>{escape(group.title)}</b> <small>{many}</small></span>"
-        f'<span><b>{group.tokens:,}</b>{meter}</span><span></span><span class="ts-faint">{losses}</span>'
+        f'<span><b>{group.tokens:,}</b>{meter}</span><span></span><span class="ts-faint">{uncovered}{losses}</span>'
     )
     head = f'<summary class="lost-row group">{head}</summary>'
     return f"<details {'open' if group.name in OPEN else ''}>{head}{rows}</details>"
 
 
-def _render_item(item: CutItem, link: Link) -> str:
+def _render_item(item: CutItem, link: Link, uncovered: str) -> str:
     marks = "".join(f"<b>{n}</b>" for n in item.sentences[:4]) + ("…" if len(item.sentences) > 4 else "")
     many = f"<small>{len(item.blocks):,} ×</small> " if len(item.blocks) > 1 else ""
     hint = escape(shorten(f"{item.label}: {item.text}", 400))
     covered = " ".join(f"s{n}" for n in item.sentences)
     return (
         f'<div class="lost-row {covered}"><span title="{hint}">{many}{escape(_shorten_label(item.label))}</span>'
-        f'<span>{item.tokens:,}</span><span class="marks">{marks or "–"}</span><span>{_render_use(item, link)}</span></div>'
+        f'<span>{item.tokens:,}</span><span class="marks">{marks or uncovered}</span>'
+        f"<span>{_render_use(item, link)}</span></div>"
     )
 
 
@@ -229,7 +239,7 @@ def _render_request(n: int, link: Link) -> str:
 
 
 def render_savings(cut: WindowCut) -> str:
-    """What was saved since the cut, request by request; "" without prices.
+    """What was saved since the cut, request by request, with its break-even and what was fetched again; "" without prices.
 
     Args:
         cut: the cut.
@@ -237,20 +247,48 @@ def render_savings(cut: WindowCut) -> str:
     saved = cut.cost.saved
     if len(saved) < 2:
         return ""
-    low, high = min(0.0, *saved), max(0.0, *saved)
+    again = sorted({n - cut.request for item in cut.items for n in item.read_again if cut.request <= n < cut.stop})
+    even = cut.cost.break_even
+    words = "saved" if saved[-1] >= 0 else "more than it saved"
+    key = f"<b>{format_usd(abs(saved[-1]))} {words} until request {format_request(cut.stop - 1)}</b>"
+    if even:
+        key += f'<span><em class="even"></em>break-even at request {format_request(cut.request + even)}</span>'
+    if again:
+        many = f"{len(again):,} request{' carries' if len(again) == 1 else 's carry'}"
+        key += f'<span><b class="dot"></b>{many} what was fetched again</span>'
+    note = "compared with reading what left from the cache each time; less the summary and the new cache"
+    body = f'<div class="lost-curve"><p>{key}</p>{_render_curve(cut, again)}</div>'
+    return cards.render_panel("Dollars saved since the cut", body, note)
+
+
+def _render_curve(cut: WindowCut, again: Sequence[int]) -> str:
+    """Dollars over the requests since the cut, with both axes; a dot at each request that carries what was fetched again."""
+    saved = cut.cost.saved
+    low, high, last = min(0.0, *saved), max(0.0, *saved), len(saved) - 1
     spread = (high - low) or 1.0
 
-    picked = sorted({round(n * (len(saved) - 1) / POINTS) for n in range(POINTS + 1)})
-    edge = [(100 * n / (len(saved) - 1), 100 * (high - saved[n]) / spread) for n in picked]
+    def place(n: int) -> tuple[float, float]:
+        return 100 * n / last, 100 * (high - saved[n]) / spread
+
     zero = 100 * high / spread
+    edge = [place(n) for n in sorted({round(n * last / POINTS) for n in range(POINTS + 1)})]
     shape = ", ".join(f"{x:.2f}% {y:.2f}%" for x, y in [(0, zero), *edge, (100, zero)])
-    tone = "curve bad" if saved[-1] < 0 else "curve"
-    drawn = (
-        f'<div class="{tone}" role="img" aria-label="Dollars saved since the cut"><i style="clip-path:polygon({shape})"></i>'
-        f'<u style="top:{zero:.1f}%"></u></div>'
+    even = cut.cost.break_even
+    mark = f'<em class="even" style="left:{place(even)[0]:.2f}%"></em>' if even else ""
+    dots = "".join(_render_dot(cut.request + n, *place(n)) for n in again)
+    ends = [(y, usd) for y, usd in ((0.0, high), (100.0, low)) if abs(y - zero) > ROOM]
+    scale = "".join(f'<span style="top:{y:.1f}%">{format_usd(usd) if usd else "$0"}</span>' for y, usd in [*ends, (zero, 0.0)])
+    ticks = "".join(
+        f'<span style="left:{place(n)[0]:.2f}%">{format_request(cut.request + n)}</span>'
+        for n in sorted({round(n * last / TICKS) for n in range(TICKS + 1)})
     )
-    words = "saved" if saved[-1] >= 0 else "more than it saved"
-    until = f"{format_usd(abs(saved[-1]))} {words} until request {format_request(cut.stop - 1)}"
-    ends = f"<span>request {format_request(cut.request)}</span><b>{until}</b>"
-    note = "compared with reading what left from the cache each time; less the summary and the new cache"
-    return cards.render_panel("Dollars saved since the cut", f'<div class="lost-curve">{drawn}<p>{ends}</p></div>', note)
+    return (
+        f'<div class="scale">{scale}</div><div class="curve{" bad" if saved[-1] < 0 else ""}" role="img" '
+        f'aria-label="Dollars saved since the cut"><i style="clip-path:polygon({shape})"></i>'
+        f'<u style="top:{zero:.1f}%"></u>{mark}{dots}</div><div class="ticks">{ticks}</div>'
+    )
+
+
+def _render_dot(request: int, x: float, y: float) -> str:
+    hint = f"request {format_request(request)} carries what was fetched again"
+    return f'<b class="dot" title="{hint}" style="left:{x:.2f}%;top:{y:.2f}%"></b>'

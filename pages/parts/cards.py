@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from turnscope import figures
@@ -181,19 +181,19 @@ def _render_chip(text: str, tone: str = "", hint: str = "") -> str:
     return f'<span class="ts-chip {tone}" title="{escape(hint or text)}">{escape(text)}</span>'
 
 
-def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None, lost: str = "") -> str:
-    """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next.
+def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None, links: Mapping[str, str]) -> str:
+    """One sentence with the number that matters, what happened at this request, and ways to the next cut and to other pages.
 
     Args:
         now: numbers of the request.
         ahead: the next cut; None = there is none.
-        lost: address of the page that shows what was lost at this request's cut, else at the next; "" = no cut.
+        links: addresses of pages, by what stands on the link; "" = there is no such page.
     """
     chips = "".join(_render_chip(f"{events.SIGNS[kind][0]} {_shorten_event(what)}", "warn", what) for kind, what in now.events)
     if ahead:
         what = f"What was {events.EVENTS[ahead.kind].word} at request {format_request(ahead.request)} →"
         chips += f'<button type="button" class="ts-go" data-request="{ahead.request}">{what}</button>'
-    chips += render_link(lost, "What was lost") if lost else ""
+    chips += "".join(render_link(address, words) for words, address in links.items() if address)
     return f'<h2 class="ts-headline" data-request="{now.n}"><span>{escape(now.sentence)}</span>{chips}</h2>'
 
 
@@ -211,13 +211,8 @@ def fill_style(name: str) -> str:
     return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
 
 
-def render_bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
-    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut.
-
-    Args:
-        now: numbers of the request.
-        slim: draw it less high.
-    """
+def render_bar(now: request_summary.RequestSummary) -> str:
+    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
     parts = "".join(
         _render_segment(segment, whole, _describe_injected(now), now.inserts) for segment in now.segments if segment.tokens
@@ -236,11 +231,10 @@ def render_bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
             )
     before = _render_previous(now, whole) if now.previous_segments else ""
     label = f"{now.prompt:,} of {now.window:,} tokens" if now.window else f"{now.prompt:,} tokens"
-    kind = "ts-bar slim" if slim else "ts-bar"
     return (
         f'<div class="ts-barbox">{before}<div class="ts-scale">{scale}</div>'
-        f'<div class="{kind}" role="img" aria-label="{label}">{parts}{free}{reserve}{ticks}</div>'
-        f"{'' if slim else _render_cache_strip(now, whole)}</div>"
+        f'<div class="ts-bar" role="img" aria-label="{label}">{parts}{free}{reserve}{ticks}</div>'
+        f"{_render_cache_strip(now, whole)}</div>"
     )
 
 
@@ -331,13 +325,18 @@ def render_buckets(now: request_summary.RequestSummary, counter: str) -> str:
     if put_in := _describe_injected(now):
         chips += f'<span class="ts-chip seg" title="{INJECTED}">injected by the agent<em>{escape(put_in)}</em></span>'
     chips += render_slots(now.inserts)
+    chips += render_price(now)
+    chips += f'<span class="ts-chip seg" title="{COUNTED}">Tokenizer<em>{escape(counter)}</em></span>'
+    return f'<div class="ts-cards" style="--many:{len(there)}">{cards}</div>{absent}<div class="ts-chips">{chips}</div>'
+
+
+def render_price(now: request_summary.RequestSummary) -> str:
+    """What the request cost and how much of its prompt was read from the cache, as a chip."""
     unpriced = "no known price for this model" if now.recorded else "nothing to price"
     money = f"this request {format_usd(now.total)}" if now.total is not None else unpriced
     money += f" · log says {format_usd(now.logged_usd)}" if now.logged_usd is not None else ""
     read = f"{format_percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
-    chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
-    chips += f'<span class="ts-chip seg" title="{COUNTED}">Tokenizer<em>{escape(counter)}</em></span>'
-    return f'<div class="ts-cards" style="--many:{len(there)}">{cards}</div>{absent}<div class="ts-chips">{chips}</div>'
+    return f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
 
 
 def _render_absent(names: Sequence[str], hidden: bool) -> str:

@@ -47,6 +47,7 @@ def choose_tool() -> Literal["budget", "advise"]:
 
 def draw(shown: opening.ShownSession | None = None) -> None:
     """Fields, the answer in a sentence, a line per policy over turns, and all of it as a table."""
+    top = st.empty()  # the answer, which stands first and is known last
     st.html(
         '<div class="ts-empty">No session is needed: set the sizes, in tokens, and see how each policy fills the window.</div>'
     )
@@ -70,7 +71,7 @@ def draw(shown: opening.ShownSession | None = None) -> None:
         return
     if not made.outlooks:
         return
-    st.html(_render_answer(made))
+    top.html(_render_answer(made))
     figure = figures.draw_turns(made.outlooks, theme.get_theme())
     st.html(_render_legend(made, figure))
     st.plotly_chart(

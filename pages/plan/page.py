@@ -8,7 +8,7 @@ from pages.plan import advice, budget
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.draw_optional_header()
+    shown = header.draw_optional_header(middle=False)
     if budget.choose_tool() == "advise":
         advice.draw(shown)
     else:

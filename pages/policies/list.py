@@ -56,7 +56,8 @@ def draw(found: Sequence[policy_traits.Traits], opened: str, picked: Sequence[st
         {"title": system, "rows": [_build_row(each) for each in rows]}
         for system, rows in groupby(found, lambda one: one.system)
     ]
-    data = {"groups": groups, "open": opened, "picked": list(picked), "base": place_factor(1.0)}
+    before = _list_segments(policy_figures.load_figures().get("keep-everything"))
+    data = {"groups": groups, "open": opened, "picked": list(picked), "base": place_factor(1.0), "before": before}
     _list(key=KEY, data=data, default={"event": None}, on_event_change=follow)
 
 
@@ -66,15 +67,20 @@ def _build_row(traits: policy_traits.Traits) -> dict[str, Any]:
     return {
         "name": traits.name,
         "title": traits.title,
-        "line": shorten(traits.line, 200),
+        "line": shorten(traits.line, 120),
+        "doc": shorten(traits.doc, 600),
         "proof": traits.proof,
         "sure": SURE[traits.proof],
-        "strip": [[part.bucket, part.state, part.share] for part in figures.strip] if figures else [],
+        "strip": _list_segments(figures),
         "cost": "the record" if traits.name == policies.RECORDED else format_factors(figures),
         "costs": [place_factor(each) for each in (factors[0], median(factors), factors[-1])] if factors else None,
         "lost": format_losses(figures),
         "losses": [_place_loss(each) for each in (lost[0], median(lost), lost[-1])] if lost else None,
     }
+
+
+def _list_segments(figures: policy_figures.PolicyFigures | None) -> list[tuple[str, str, float]]:
+    return [(part.bucket, part.state, part.share) for part in figures.strip] if figures else []
 
 
 def place_factor(factor: float) -> float:

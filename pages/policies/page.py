@@ -10,7 +10,7 @@ import streamlit as st
 from turnscope.extensions import list_problems
 from turnscope.views import policy_traits
 
-from pages.parts import header, policies, theme, widgets
+from pages.parts import header, opening, policies, theme, widgets
 from pages.parts.formats import escape, shorten
 from pages.policies import list as policy_list
 from pages.policies import policy_page, strategies
@@ -21,13 +21,14 @@ MAX_PICKED = 20  # that an address names
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.draw_optional_header(middle=False)
-    theme.add_sheet(SHEET)
     known = policies.load_policies()
     traits = policy_traits.list_traits(known)
+    shown = header.draw_optional_header(middle=False, title=_render_title(len(traits)))
+    theme.add_sheet(SHEET)
     name = st.query_params.get("policy", "")
     picked = [each for each in st.query_params.get("picked", "").split(",") if each in known.policies][:MAX_PICKED]
-    _draw_heading(len(traits), picked, shown.entry.id if shown else "")
+    if picked:
+        _draw_comparison(picked, shown)
     for problem in list_problems():
         widgets.draw_notice(problem)
     if name and name not in known.policies:
@@ -37,7 +38,8 @@ def draw() -> None:
     with st.container(key="policies-main"):
         left, right = st.columns([1, 1], gap="medium")
     with left:
-        st.html('<div class="policy-head"><span>left of a full window</span><span>cost × record</span><span>lost</span></div>')
+        heads = ("a full window, and what is left of it", "cost × record", "lost")
+        st.html(f'<div class="policy-head">{"".join(f"<span>{each}</span>" for each in heads)}</div>')
         policy_list.draw(found, name, picked)
     with right:
         if name:
@@ -45,21 +47,22 @@ def draw() -> None:
         strategies.draw(known)
 
 
-def _draw_heading(many: int, picked: Sequence[str], session: str) -> None:
-    """The title, and a way to compare what is chosen on the session that is shown."""
-    with st.container(horizontal=True, vertical_alignment="center", key="policies-head"):
-        st.html(
-            '<div class="policy-title"><h2>Policies</h2>'
-            f"<span>{many:,} ways to keep a conversation inside its window</span></div>",
-            width="stretch",
-        )
-        if picked:
-            query = {"session": session} if session else {}
-            link = f"/compare?{urlencode(query | {'policies': ','.join((policies.RECORDED, *picked))})}"
-            st.html(
-                f'<a class="policy-compare" href="{escape(link)}" target="_self">Compare {len(picked):,} on this session</a>',
-                width="content",
-            )
+def _render_title(many: int) -> str:
+    return (
+        '<div class="ts-title"><h1>Policies</h1>'
+        f'<span class="ts-faint">{many:,} ways to keep a conversation inside its window</span></div>'
+    )
+
+
+def _draw_comparison(picked: Sequence[str], shown: opening.ShownSession | None) -> None:
+    """A way to compare what is chosen on the session that is shown."""
+    query = {"session": shown.entry.id} if shown else {}
+    link = f"/compare?{urlencode(query | {'policies': ','.join((policies.RECORDED, *picked))})}"
+    where = f" on {shorten(shown.view.title or shown.view.session_id, 60)}" if shown else ""
+    st.html(
+        f'<div class="policy-title"><span>{len(picked):,} chosen</span>'
+        f'<a class="policy-compare" href="{escape(link)}" target="_self">Compare{escape(where)}</a></div>'
+    )
 
 
 def _filter(traits: Sequence[policy_traits.Traits]) -> tuple[policy_traits.Traits, ...]:

@@ -32,7 +32,7 @@ def draw(known: library.PolicyCatalog, traits: policy_traits.Traits) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             tone = "good" if traits.proof == "verified" else ""
             proof = f'<span class="ts-chip {tone}">{policy_traits.PROOFS[traits.proof]}</span>'
-            st.html(f'<div class="policy-title"><h3>{escape(made.title)}</h3>{proof}</div>', width="stretch")
+            st.html(f'<div class="policy-title"><h2>{escape(made.title)}</h2>{proof}</div>', width="stretch")
             st.page_link(
                 shell.find_page("debugger"),
                 label="In the debugger",
@@ -68,7 +68,7 @@ def _render_window(figures: policy_figures.PolicyFigures | None) -> str:
     )
     limit = f'<i class="limit" style="left:calc({100 / widest:.1f}%)"></i>'
     return (
-        f'<h4>A conversation of 217,000 tokens in a window of 200,000</h4><dl class="policy-window">{lines}'
+        f'<h3>A conversation of 217,000 tokens in a window of 200,000</h3><dl class="policy-window">{lines}'
         f'<dt></dt><dd class="mark">{limit}</dd><dd></dd></dl>'
     )
 
@@ -83,7 +83,7 @@ def _render_samples(figures: policy_figures.PolicyFigures | None) -> str:
         for name, each in figures.samples.items()
     )
     head = "<tr><th>sample session</th><th>cost × record</th><th>lost references</th><th>requests rejected</th></tr>"
-    return f'<h4>Measured</h4><table class="numbers"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    return f'<h3>Measured</h3><table class="numbers"><thead>{head}</thead><tbody>{rows}</tbody></table>'
 
 
 def _render_facts(made: policy_pages.PolicyPage, *, of_evidence: bool) -> str:
@@ -98,7 +98,7 @@ def _render_rules(made: policy_pages.PolicyPage) -> str:
     """The budget and the rules in their order, each with its parameters; what it does stands in the first line."""
     budget = _render_parameters(made.budget.parameters)
     rules = "".join(map(_render_rule, made.rules)) or "<li>No rule: everything is kept.</li>"
-    return f"<h4>Budget</h4>{budget}{_render_models(made)}<h4>Rules, in order</h4><ol>{rules}</ol>"
+    return f"<h3>Budget</h3>{budget}{_render_models(made)}<h3>Rules, in order</h3><ol>{rules}</ol>"
 
 
 def _render_models(made: policy_pages.PolicyPage) -> str:
@@ -112,7 +112,7 @@ def _render_models(made: policy_pages.PolicyPage) -> str:
     )
     head = "<tr><th>models like</th><th>value</th><th>parameter</th></tr>"
     return (
-        "<h4>For some models: the first pattern that fits the model's name holds</h4>"
+        "<h3>For some models: the first pattern that fits the model's name holds</h3>"
         f'<table class="models"><thead>{head}</thead><tbody>{rows}</tbody></table>'
     )
 

@@ -12,7 +12,7 @@ from turnscope.views import policy_figures, policy_traits
 from pages.parts.formats import escape, shorten
 from pages.policies import list as policy_list
 
-WORDS = 52  # characters of a fact
+WORDS = 160  # characters of a fact
 STATES = {"kept": "sent verbatim", "cleared": "a placeholder", "summary": "a summary", "insert": "inserted"}
 BUCKETS = {
     "system": "system",
@@ -39,7 +39,7 @@ def draw(known: library.PolicyCatalog) -> None:
     swatches = "".join(f'<span><i style="background:{_get_colour(key)}"></i>{name}</span>' for key, name in BUCKETS.items())
     shapes = "".join(f'<span><i class="{state}"></i>{escape(text)}</span>' for state, text in STATES.items() if state != "kept")
     st.html(
-        f'<section class="policy-strategies"><h3>Strategies</h3><div class="scroll" tabindex="0" role="region" '
+        f'<section class="policy-strategies"><h2>Strategies</h2><div class="scroll" tabindex="0" role="region" '
         f'aria-label="Strategies"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>'
         f'<p class="legend">{swatches}{shapes}</p><p>{escape(note)}</p></section>'
     )

@@ -110,6 +110,12 @@ def test_every_policy_says_what_whoever_chooses_it_must_know(name: str) -> None:
     assert all((policy.title, policy.doc, policy.source, policy.fidelity, policy.when, policy.build_cost, policy.loss))
     assert "when to use" not in f"{policy.source} {[*policy.constants]}".lower(), "it has a field of its own"
     assert not policy.saving or "(" in policy.saving, "a saving names its source"
+    assert 0 < len(policy.line) <= 48, "it stands on one line of a card"
+
+
+def test_no_two_policies_say_the_same_of_themselves() -> None:
+    lines = [load(name).line for name in list_policies()]
+    assert len({*lines}) == len(lines)
 
 
 @pytest.mark.parametrize(

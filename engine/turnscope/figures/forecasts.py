@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from turnscope.figures.charts import FONT, Theme, escape_label
-from turnscope.figures.policy_charts import DASHES, LINES
+from turnscope.figures.policy_charts import COLOURS
 from turnscope.library.calculating import Outlook
 from turnscope.palette import PALETTES
 from turnscope.views.advice import Advice, Point
+
+DASHES = ("solid", "dash", "dot", "dashdot")  # styles of the lines, once the colours are used up
 
 
 def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", height: int = 360) -> go.Figure:
@@ -103,7 +105,7 @@ def _wrap(text: str) -> str:
 def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int = 340) -> go.Figure:
     """Draw the share of the window at the fullest request of each turn, a line per policy; the window is a dashed line.
 
-    A mark shows the first cut. A line ends where a request does not fit any more.
+    A mark shows the first cut. A line ends where a request does not fit any more, and is red.
 
     Args:
         outlooks: those of a calculation.
@@ -113,7 +115,8 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
     palette = PALETTES[theme]
     figure = go.Figure()
     for number, each in enumerate(outlooks):
-        colour, dash = palette[LINES[number % len(LINES)]], DASHES[number // len(LINES) % len(DASHES)]
+        colour = palette["bad"] if each.ends else palette[f"policy_{number % COLOURS + 1}"]
+        dash = DASHES[number // COLOURS % len(DASHES)]
         name = escape_label(each.row.title)
         shown = each.fill[: each.ends] if each.ends else each.fill
         figure.add_scatter(

@@ -15,8 +15,6 @@ from turnscope.planning.assemble import AS_RECORDED
 from turnscope.views.comparison import Row
 from turnscope.views.phrases import format_usd
 
-LINES = ("messages", "tool_results", "tools", "thinking", "system", "warn", "accent", "faint")  # colours of the lines, in turn
-DASHES = ("solid", "dash", "dot", "dashdot")  # styles of the lines, once the colours are used up
 COLUMNS = 480  # points of a line, at most; each shows the fullest of its requests
 SHAPES = (  # of policies, in turn: Plotly's name, and the character that text has for it
     ("circle", "●"),

@@ -39,7 +39,7 @@ PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to
 CHECKS = ("refuse_when_over", "warn_at")  # rules that change nothing
 OLD_NAMES = {"staged": "chainreview-staged"}  # names in links and chats of earlier versions
 OLD_PARAMETERS = {"mend": "repair"}  # of rules, in files of earlier versions
-TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
+TEXTS = ("title", "line", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
 FALLBACK = "fall_back_to_larger_window"  # the rule that sends what does not fit to another model
 XML = "send_tools_as_xml"  # the rule of a policy with `tools = "xml"`
 KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # keys of a policy's file
@@ -88,6 +88,7 @@ class Policy:
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # further constants of the original, and where they were read
     # for people who choose a policy; a publication is named in brackets, everything else is our judgement
+    line: str = ""  # what it does, in 48 characters at most; "" = the first sentence of `doc` says it
     when: str = ""  # when to use it
     build_cost: str = ""  # what it costs to build and to run
     saving: str = ""  # published saving of tokens with its source; "" = none is published

@@ -43,7 +43,8 @@ class Traits:
         system: title of its group in the list of policies.
         kinds: keys of `KINDS`.
         proof: a key of `PROOFS`.
-        line: what it does, in a sentence.
+        line: what it does, in a few words.
+        doc: the same in sentences.
         figures: its measured figures; None for a policy that is not shipped, and for the record.
     """
 
@@ -53,6 +54,7 @@ class Traits:
     kinds: tuple[str, ...]
     proof: str
     line: str
+    doc: str
     figures: PolicyFigures | None
 
     @property
@@ -61,8 +63,8 @@ class Traits:
         return self.figures is not None and self.figures.is_lossless
 
     def matches(self, words: str) -> bool:
-        """Whether its name, title, system or sentence holds each of some words."""
-        text = f"{self.name} {self.title} {self.system} {self.line}".lower()
+        """Whether its name, title, system or description holds each of some words."""
+        text = f"{self.name} {self.title} {self.system} {self.line} {self.doc}".lower()
         return all(word in text for word in words.lower().split())
 
 
@@ -76,7 +78,8 @@ def list_traits(catalog: PolicyCatalog) -> tuple[Traits, ...]:
             system=group.title,
             kinds=find_kinds(policy),
             proof=find_proof(policy),
-            line=get_first_sentence(policy.doc),
+            line=policy.line or get_first_sentence(policy.doc),
+            doc=policy.doc,
             figures=None if name in catalog.own else shipped.get(name),
         )
         for group in group_policies(catalog)

@@ -8,8 +8,8 @@ function make(tag, name, text) {
   return element;
 }
 
-function strip(parts) {
-  const line = make("span", "strip");
+function strip(parts, name = "strip") {
+  const line = make("span", name);
   for (const [bucket, state, share] of parts) {
     const part = make("i", state);
     part.style.width = `${Math.min(100, 100 * share)}%`;
@@ -47,7 +47,7 @@ export default function (component) {
   const scrolled = list.scrollTop;
   const rows = [];
   for (const group of data.groups) {
-    const head = make("h3", "", group.title);
+    const head = make("h2", "", group.title);
     head.append(make("small", "", group.rows.length));
     rows.push(head);
     for (const each of group.rows) {
@@ -68,8 +68,10 @@ export default function (component) {
       const title = make("b", "", each.title);
       title.append(make("em", each.proof, each.sure));
       text.append(title, make("small", "", each.line));
-      text.lastChild.title = each.line;
-      open.append(strip(each.strip), text, range(each.cost, each.costs, data.base), range(each.lost, each.losses));
+      open.title = each.doc;
+      const window = make("span", "window");
+      if (each.strip.length) window.append(strip(data.before, "strip before"), strip(each.strip));
+      open.append(window, text, range(each.cost, each.costs, data.base), range(each.lost, each.losses));
       row.append(box, open);
       rows.push(row);
     }
