@@ -26,6 +26,7 @@ STATES = {
     "summarised": "A summary stands for it in the next request.",
     "left out": "The next request carries nothing of it.",
 }
+STATE_WORDS = {"whole": "in full"}  # of states whose name is not what people read
 FENCE = re.compile(r"^```(?=[^`\n]*$)", re.MULTILINE)
 LOUD = ("warn", "fallback", "refuse")
 
@@ -60,7 +61,7 @@ def _render_message(session: Session, message: Message, state: next_request.Stat
     tool = all(block.kind == "tool_result" for block in blocks) and bool(blocks)
     who = "tool" if tool else message.role
     body = "".join(_render_block(session, block) for block in blocks)
-    mark = f'<em class="{state.split()[0]}" title="{STATES[state]}">{state}</em>'
+    mark = f'<em class="{state.split()[0]}" title="{STATES[state]}">{STATE_WORDS.get(state, state)}</em>'
     kind = f"{who} {state.split()[0]}{' sought' if sought else ''}"
     return f'<article class="chat-msg {kind}"><h3>{NAMES[who]}{mark}</h3>{body}</article>' if body else ""
 

@@ -445,7 +445,7 @@ def test_every_message_carries_its_state_and_a_line_says_where_the_context_begin
         say(app, f"number {n}")
     shown = bodies(app)
     assert shown.count(">left out</em>") == 2
-    assert shown.count(">whole</em>") == 12
+    assert shown.count(">in full</em>") == 12
     assert shown.index(">left out</em>") < shown.index("the context begins here") < shown.index("number 1")
     assert "the next cut comes with the next turn" in shown
 

@@ -184,20 +184,25 @@ def predict_next_cut(weigh: PlanNext, growth: int) -> NextCut:
         growth: provider tokens of a turn, see `measure_growth`.
     """
     window = weigh(()).budget.window
-    usual = growth or max(64, window // 32)
+    large = max(64, window // 32)  # tokens of a turn by which the window is full before `MAX_TURNS`
+    usual = growth or large
 
     def plan_turns(turns: int, tokens: int) -> Plan:
         half = FILLER * (usual // 2 + 1)
         return weigh([*[("user", half), ("assistant", half)] * (turns - 1), ("user", FILLER * tokens)])
 
     turns = _find_first_cut(MAX_TURNS, lambda turns: plan_turns(turns, usual))
+    known = turns if growth else None
+    if turns is None and usual < large:  # too far away by small turns: a policy that cuts whole turns needs several
+        usual = large
+        turns = _find_first_cut(MAX_TURNS, lambda turns: plan_turns(turns, usual))
     most = window if turns is None else usual
     tokens = _find_first_cut(most, lambda tokens: plan_turns(turns or 1, tokens))
     if tokens is None:
         return NextCut(None, None, growth)
     plan = plan_turns(turns or 1, tokens)
     mark = min(window, plan.calibration.predict(plan.before.tokens))
-    return NextCut(mark, turns if growth else None, growth, blocked=not plan.is_changed)
+    return NextCut(mark, known, growth, blocked=not plan.is_changed)
 
 
 def _find_first_cut(most: int, plan: Callable[[int], Plan]) -> int | None:

@@ -22,9 +22,9 @@ FAULTS = {
     "server_error": "500: something broke at the provider",
     "too_long": "400: prompt is too long",
     "too_large": "413: the body is too large",
-    "cut": "the stream breaks off after `cut_after` events",
-    "malformed": "the stream holds an event that is not JSON",
-    "slow": "the answer waits for `slow` seconds",
+    "cut": "the answer breaks off",
+    "malformed": "the answer holds an event that is not JSON",
+    "slow": "the answer comes late",
 }
 _ERRORS = {
     "overloaded": (529, "overloaded_error", "Overloaded"),
