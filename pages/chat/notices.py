@@ -124,8 +124,8 @@ def draw_assumed_window(event: WindowAssumed) -> None:
         return
     _draw_card(
         "",
-        f"Nobody knows the window of {event.model}: {event.window:,} tokens are assumed.",
-        "A prompt that is longer than the real one may be cut by the server without a word.",
+        f"The window of {event.model} is unknown: {event.window:,} tokens are assumed.",
+        "If the real window is smaller, the server may cut prompts silently.",
         role="status",
     )
     _draw_window_form("assumed")

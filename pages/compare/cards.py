@@ -115,5 +115,5 @@ def _render_drops(row: comparison.Row) -> str:
     if not many or row.decisions.get("drop", 0) != many:
         return ""
     drops, what = ("1 drop", "summary") if many == 1 else (f"{many:,} drops", "summaries")
-    hint = "A policy that does not follow the record keeps or condenses by itself what they replaced."
+    hint = "The recorded tool wrote these summaries. This policy decides itself what happens to the messages behind them."
     return f'<p class="note" title="{hint}">{drops}: the recorded tool\'s own {what}</p>'

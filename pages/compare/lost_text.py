@@ -41,7 +41,7 @@ def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
 def _describe_blocks(shown: opening.ShownSession, blocks: Sequence[int]) -> str:
     """Which blocks are meant, the first by its name."""
     if not blocks:
-        return "No block of the session says it."
+        return "No block of this session holds this text."
     session = shown.trace.session
     first = f"block {blocks[0]:,}, {label_block(session, session.blocks[blocks[0]])}"
     return f"Occurs in {first}." if len(blocks) == 1 else f"Occurs in {len(blocks):,} blocks, first in {first}."

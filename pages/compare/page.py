@@ -89,6 +89,6 @@ def _link_plans(shown: opening.ShownSession, names: Sequence[str]) -> None:
     budget = url.make_link(shown, "plan", what="budget", policies=",".join(names))
     advise = url.make_link(shown, "plan", what="advise", **({"policy": names[0]} if names else {}))
     st.html(
-        f'<div class="ts-empty">Plan ahead: <a href="{escape(budget)}" target="_self">these policies in a conversation that is '
-        f'only planned</a>, or <a href="{escape(advise)}" target="_self">which parameters this session speaks for</a>.</div>'
+        f'<div class="ts-empty">Plan ahead: <a href="{escape(budget)}" target="_self">try these policies on a planned '
+        f'conversation</a>, or <a href="{escape(advise)}" target="_self">tune their parameters on this session</a>.</div>'
     )

@@ -77,7 +77,7 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
 def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: closeup.Closeup) -> None:
     """Why the block is here or is not; another block by number, for those who use no mouse."""
     if close.at < 0:
-        st.html(f'<div class="why-line"><b>{escape(close.name)}</b> stands for no block: the policy put it in.</div>')
+        st.html(f'<div class="why-line"><b>{escape(close.name)}</b> is an insert: the policy added it.</div>')
         return
     standing = replay.trace.explain(close.at, at.request)
     word, tone = HERE[standing.state]
@@ -228,7 +228,9 @@ def _draw_decision(replay: Replay, at: Place) -> None:
                 key="debugger.log.md",
             )
     if not at.step:
-        st.html('<div class="ts-empty">No decision here: the request stands as it came. One step on is the first.</div>')
+        st.html(
+            '<div class="ts-empty">No decision yet: this is the request before the policy. The next step shows the first decision.</div>'
+        )
         return
     st.html(_render_decision(trace, at, price))
     with st.expander("As Markdown, to copy"):

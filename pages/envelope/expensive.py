@@ -26,7 +26,7 @@ def draw(shown: opening.ShownSession) -> None:
         st.html(cards.render_panel("Most expensive requests", f'<div class="ts-dear">{rows}</div>', note))
 
 
-@st.cache_data(max_entries=24, show_spinner="Looking for the dearest requests")
+@st.cache_data(max_entries=24, show_spinner="Looking for the most expensive requests")
 def _find(_shown: opening.ShownSession, key: str) -> tuple[ExpensiveRequest, ...]:  # noqa: ARG001  what the cache goes by
     return expensive_requests.find_expensive_requests(_shown.trace, _shown.view)
 

@@ -50,7 +50,7 @@ def draw(left: Sequence[Row], every: int, show: Callable[[str], object], size: i
     st.html('<h2 class="ts-section">Sessions</h2>')
     if not every:
         st.html(
-            '<div class="ts-empty">None yet: no tool that is known keeps sessions on this machine where it usually does. '
+            '<div class="ts-empty">No session yet: no supported tool keeps sessions in its usual folder on this machine. '
             "Open a file or a folder above.</div>"
         )
         return

@@ -256,7 +256,7 @@ def render_savings(cut: WindowCut) -> str:
     if again:
         many = f"{len(again):,} request{' carries' if len(again) == 1 else 's carry'}"
         key += f'<span><b class="dot"></b>{many} what was fetched again</span>'
-    note = "compared with reading what left from the cache each time; less the summary and the new cache"
+    note = "compared with keeping it and reading it from the cache each time; minus the summary and the new cache"
     body = f'<div class="lost-curve"><p>{key}</p>{_render_curve(cut, again)}</div>'
     return cards.render_panel("Dollars saved since the cut", body, note)
 

@@ -74,7 +74,7 @@ def _say_cost(shown: opening.ShownSession) -> str:
     if dearest is None:
         return "No price is known for the models of this session."
     return (
-        f"The session cost {format_usd(shown.view.total)}. Its dearest request is {format_request(dearest.request)}: "
+        f"The session cost {format_usd(shown.view.total)}. Its most expensive request is {format_request(dearest.request)}: "
         f"{format_usd(dearest.usd)}, because of a {dearest.cause} ({dearest.detail})."
     )
 

@@ -144,7 +144,7 @@ def _draw_sessions(shown: opening.ShownSession | None) -> str:
         accept_new_options=True,
         placeholder="path of a file or a folder",
         format_func=lambda each: "this session" if each == HERE else f"all in {each}" if each == folder else each,
-        help="Three sessions and more: some are held out, to see whether what was found holds for them, too. Type any path.",
+        help="With three or more sessions, some are held out to test the result. Type any path.",
     )
     return picked or ""
 

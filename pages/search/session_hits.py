@@ -83,7 +83,7 @@ def _describe_end(hit: text_search.Hit) -> str:
         return "never sent"
     made = hit.out.decision if hit.out else None
     word = f", {EVENTS[classify_action(made.action)].word}" if made else ""
-    return f"left at request {format_request(hit.out.since)}{word}" if hit.out else "there to the end"
+    return f"left at request {format_request(hit.out.since)}{word}" if hit.out else "in the window to the end"
 
 
 def _build_item(hit: text_search.Hit, colour: str) -> dict[str, object]:

@@ -27,7 +27,7 @@ class BudgetParams:
     output: Annotated[int, "tokens reserved for the answer, at most a quarter of the window"] = 0
     margin: Annotated[float, "share of the window kept free against counting errors"] = 0.0
     share: Annotated[float, "share, split: part of the window that the prompt may fill"] = 1.0
-    reserve: Annotated[int, "split: tokens taken off the prompt's part"] = 0
+    reserve: Annotated[int, "split: tokens of headroom, taken off what the prompt may fill"] = 0
     slots: Annotated[Mapping[str, float], "share of the limit that the inserts of a slot may take (rule hold_shares)"] = field(
         default_factory=dict
     )
