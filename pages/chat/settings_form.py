@@ -23,7 +23,7 @@ CACHE = {
     "policy": "What it cuts changes the prefix; the cache is lost from the first cut on, then built anew.",
     "thinking": "On or off changes how messages are cached: their part is written again; system and tools stay.",
     "max": "No effect on the cache. It is reserved in the window, so the policy cuts earlier. 0 = the policy's part of it.",
-    "tools": "Tool definitions are fixed by the first message. A tool that is switched off later is refused; the cache is kept.",
+    "tools": "Tool definitions are fixed by the first message. A tool switched off later is refused; the cache is kept.",
     "folder": "No effect on the cache. Tools only read, and only below this folder; without one there is the calculator.",
     "spend": "No effect on the cache. At the limit the chat asks before it goes on.",
     "growth": "No effect on the cache. A turn that grows by more asks before it goes on. 0 = no limit.",

@@ -19,8 +19,8 @@ CACHE = {
     "now": f"Asks the model once for a summary of all but the newest {KEEP} turns. The cache is lost from the first message "
     "on, once; then a shorter prefix is cached.",
     "edit": "The cache is lost from the summary on, once. The old text stays in the store.",
-    "undo": "What the summary replaced comes back; the cache is lost from there on, once. A policy whose mark is reached "
-    "condenses again.",
+    "undo": "What the summary replaced comes back; the cache is lost from there on, once. A policy above its "
+    "threshold condenses again.",
     "rate": "No effect on the cache.",
 }
 

@@ -228,9 +228,7 @@ def _draw_decision(replay: Replay, at: Place) -> None:
                 key="debugger.log.md",
             )
     if not at.step:
-        st.html(
-            '<div class="ts-empty">No decision yet: this is the request before the policy. The next step shows the first decision.</div>'
-        )
+        st.html('<div class="ts-empty">No decision yet: the next step shows the first one.</div>')
         return
     st.html(_render_decision(trace, at, price))
     with st.expander("As Markdown, to copy"):

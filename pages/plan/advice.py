@@ -36,7 +36,7 @@ def draw(shown: opening.ShownSession | None) -> None:
     """What to search, and what came of it."""
     st.html(
         '<div class="ts-empty">Tries parameters of one policy on sessions that were recorded, and shows which ones cost least '
-        "for what they lose. Answers are taken as recorded; lost references are exact matches, so a lower bound.</div>"
+        "for what is lost. Answers are taken as recorded; lost references are exact matches, so a lower bound.</div>"
     )
     key = _read_task(shown)
     if key is None:

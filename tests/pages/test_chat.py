@@ -536,7 +536,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
     say(app, "and now?")
-    assert "Nobody knows the window of nobody-knows-7b" in bodies(app)
+    assert "The window of nobody-knows-7b is unknown" in bodies(app)
     app.number_input(key="chat.typed.assumed").set_value(9_000).run()
     press_newest(app, "chat.use.assumed")
     assert "of 9,000 tokens" in bodies(app)
