@@ -13,6 +13,7 @@ from pages.parts.formats import escape, format_factor, format_percent, format_us
 MAX_CARDS = 10  # policies; of more, chart and table show all
 MAX_PEAK = 1.25  # the end of the scale of peak fills
 MAX_SPARK = 1.1  # share of the window at the top of a sparkline
+MAX_PERCENT = 10  # factor of the record up to which the difference stands in percent
 _POINTS = 120  # of a sparkline
 _EDGE = 4  # percent of its height that its upper edge has
 _LOST = "names, paths and numbers that answers use again and that no longer stand in their request"
@@ -67,6 +68,8 @@ def _render_cost(row: comparison.Row) -> str:
     change = row.factor - 1
     if row.billed is not None:
         more = "<em>billed</em>"
+    elif row.factor > MAX_PERCENT:  # the factor says it
+        more = ""
     elif abs(change) < 0.005:
         more = "<em>as the record</em>"
     else:

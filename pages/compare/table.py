@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import streamlit as st
+from turnscope import figures
 from turnscope.views import comparison
 
 from pages.parts import opening
@@ -41,7 +42,10 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], best: Coll
 def _build_columns(rows: Sequence[comparison.Row], best: Collection[str]) -> dict[str, list[Any]]:
     """All columns, those that are always shown first."""
     return {
-        "policy": [f"{row.title} ★" if row.policy in best else row.title for row in rows],
+        "policy": [
+            f"{mark.text} {row.title}{' ★' if row.policy in best else ''}"
+            for row, mark in zip(rows, figures.mark_policies(rows), strict=True)
+        ],
         "cost": [None if row.usd is None else float(row.usd) for row in rows],
         "lost references": [len(row.losses.hits) for row in rows],
         "peak fill": [100 * row.peak[0] for row in rows],

@@ -25,7 +25,7 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     _until(app, lambda: len(app.dataframe) > 0 and len(app.dataframe[0].value) == 2)
     assert not app.exception
     table = app.dataframe[0].value
-    assert [title.removesuffix(" ★") for title in table["policy"]] == ["As recorded", "Last 5 pairs"]
+    assert [title.removesuffix(" ★") for title in table["policy"]] == ["✚ As recorded", "● Last 5 pairs"]
     assert len(table.columns) == 5
     assert app.query_params["policies"] == "as-recorded,last-5-pairs"
     assert table["lost references"][1] > 0

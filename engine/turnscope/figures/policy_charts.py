@@ -406,7 +406,7 @@ def _style_figure(figure: go.Figure, theme: Theme, height: int, bottom: int) -> 
         font={"family": FONT, "size": 12, "color": palette["text"]},
         hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
     )
-    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, title="request")
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, title="request", tickformat=",d")
     figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True, rangemode="tozero")
 
 
