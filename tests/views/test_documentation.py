@@ -13,6 +13,7 @@ from turnscope.views import documentation
 def test_every_page_is_listed_and_its_links_lead_to_pages(name: str) -> None:
     page = documentation.read_page(name)
     assert "<h1" in page.html
+    assert "&lt;!--" not in page.html, "a mark of a generated part is no text"
     links = re.findall(r'href="([^"]*)"', page.html)
     assert [link for link in links if not link.startswith(("/help?page=", "/policies", "#", "http"))] == []
 

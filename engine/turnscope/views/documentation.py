@@ -18,6 +18,7 @@ from turnscope.errors import UnknownEntry
 FOLDER = Path(__file__).resolve().parents[1] / "docs"
 FIRST = "README"
 POLICIES = "../planning/policies/README.md"  # shown by the page about policies
+_COMMENT = re.compile(r"^<!-- .* -->$", re.MULTILINE)  # marks where a generated part begins or ends
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([a-z-]+)\.md\)", re.MULTILINE)
 
 
@@ -57,7 +58,7 @@ def _render(text: str) -> str:
     from markdown_it.token import Token
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(text)
+    tokens = parser.parse(_COMMENT.sub("", text))
     for at, token in enumerate(tokens):
         if token.type == "heading_open":
             token.attrSet("id", _make_anchor(tokens[at + 1].content))

@@ -198,11 +198,11 @@ def _find_topic_changes(ctx: Ctx) -> Iterator[int]:
 
 def find_objective(ctx: Ctx) -> int:
     """Return the address of the prompt that set the objective: the first with a text since the topic changed; -1 = none."""
-    turns = ctx.index.turns[: count_before(ctx.index.turns, ctx.request.cut)]
-    changes = find_topic_changes(ctx)
+    turns, changes = ctx.index.turns, find_topic_changes(ctx)
     place = count_before(changes, ctx.request.cut)
-    since = turns[bisect_left(turns, changes[place - 1]) :] if place else turns
-    return next((at for at in since if read_prompt(ctx, at).strip()), -1)
+    since = bisect_left(turns, changes[place - 1]) if place else 0
+    prompts = (turns[n] for n in range(since, count_before(turns, ctx.request.cut)))
+    return next((at for at in prompts if read_prompt(ctx, at).strip()), -1)
 
 
 def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:
