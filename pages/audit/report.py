@@ -10,7 +10,7 @@ from turnscope.share.report import MAX_TEXT, Report, build_report
 from pages.parts import opening, widgets
 from pages.parts.formats import escape
 
-LEVEL, MADE, WORDS = "share.level", "share.made", "share.words"
+LEVEL, MADE, WORDS, DOUBTS, SEEN = "share.level", "share.made", "share.words", "share.doubts", "share.seen"
 NUMBERS = "the numbers of every request, its decisions and their reasons, other policies compared, the audit"
 INSIDE = {
     "structure": f"{NUMBERS}; names of models and rules, and no other name or text",
@@ -29,8 +29,10 @@ def draw(shown: opening.ShownSession) -> None:
     words: tuple[str, ...] = ()
     if level == "masked":
         text = st.text_input("Further words to take out", key=WORDS, placeholder="names of people and companies, with commas")
-        words = tuple(word.strip() for word in text.split(",") if word.strip())
+        words = (*(word.strip() for word in text.split(",") if word.strip()), *_draw_doubts())
     known = st.session_state.get(MADE)
+    if known is None or known[0][:2] != (shown.key, shown.part):
+        st.session_state.pop(SEEN, None)
     if known is None or known[0] != (shown.key, shown.part, level, words):
         if not st.button("Prepare the report", icon=":material/inventory_2:", key="share.prepare"):
             return
@@ -43,7 +45,24 @@ def draw(shown: opening.ShownSession) -> None:
         except TurnscopeError as error:
             widgets.draw_notice(error.what, error.hint)
             return
+        if level == "masked" and not st.session_state.get(SEEN):
+            st.session_state[SEEN] = known[1].doubtful
+            st.rerun(scope="fragment")
     _draw_review(known[1])
+
+
+def _draw_doubts() -> list[str]:
+    """What looked doubtful in the report as it was first made; those that are chosen are taken out as well."""
+    seen = {one.text: one for one in st.session_state.get(SEEN) or ()}
+    if not seen:
+        return []
+    return st.multiselect(
+        "Perhaps private, and still in it",
+        [*seen],
+        key=DOUBTS,
+        format_func=lambda text: f"{text} ({seen[text].kind}, {seen[text].places:,} ×)",
+        placeholder=f"{len(seen):,} names, hosts, numbers and random texts; choose those to take out",
+    )
 
 
 def _draw_review(made: Report) -> None:

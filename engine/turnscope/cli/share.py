@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -13,6 +14,8 @@ from turnscope.cli.output import write_error
 from turnscope.cli.sessions import open_session
 from turnscope.share.redact import LEVELS, Level, RedactionError
 from turnscope.share.report import build_report
+
+SHOWN = 8  # doubtful texts of each kind that are listed
 
 
 @click.command()
@@ -41,4 +44,10 @@ def command(path: str, target: Path, level: Level, without: tuple[str, ...], nam
         return ExitCode.NEGATIVE
     taken = ", ".join(f"{count} × {kind}" for kind, count in made.removed)
     click.echo(f"{target}: {LEVELS[level]}{f' Taken out: {taken}.' if taken else ''}")
+    if made.doubtful:
+        click.echo("Still in it, and perhaps private; `--without WORD` takes out a word:")
+        for kind, several in groupby(made.doubtful, key=lambda one: one.kind):
+            shown = [*several]
+            more = f", and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+            click.echo(f"  {kind}: {', '.join(one.text for one in shown[:SHOWN])}{more}")
     return 0

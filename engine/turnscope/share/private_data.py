@@ -109,7 +109,10 @@ def _passes_luhn(digits: str) -> bool:
     """Whether the check digit of ISO/IEC 7812 is right, over 13 to 19 digits."""
     numbers = [int(char) for char in digits if char.isdigit()][::-1]
     doubled = [sum(divmod(2 * number, 10)) if at % 2 else number for at, number in enumerate(numbers)]
-    return 13 <= len(numbers) <= 19 and len(set(numbers)) > 1 and sum(doubled) % 10 == 0
+    first = numbers[-1:]  # no card begins with 0, 1, 7 or 8; those of 13 digits are Visa's: times in milliseconds are no cards
+    if first not in ([2], [3], [4], [5], [6], [9]) or (len(numbers) == 13 and first != [4]):
+        return False
+    return len(numbers) <= 19 and len(set(numbers)) > 1 and sum(doubled) % 10 == 0
 
 
 def _is_iban(text: str) -> bool:
@@ -143,6 +146,9 @@ def _accept_any(_: str) -> bool:
 
 _EMPTY = re.compile(  # values that nobody chose
     r"none|null|true|false|str|string|undefined|required|optional|x+|\*+|\.+|<.*>|\$?\{.*|\$\w+|%\(?\w+.*|\[.*"
+    r"|(?:your|optional)[-_ ].*|, .*|(?:\\n|n)?[a-z]+(?:/[a-z_-]+)+\.[a-z]{1,4}(?::\d+)*:?"  # examples, code, paths
+    r"|[a-z_]\w*(?:::[a-z_]\w*)+"  # a name of Rust
+    r"|(?:(?:in)?correct(?:ly)?|wrong|invalid|missing|empty|packed|hashed|encrypted|stored|expired)[.!]?"  # "is wrong"
     r"|os\.environ.*|process\.env.*|[a-z_]\w*(?:\.[a-z_]\w*|\[\w*|\(\w*)+",
     re.IGNORECASE,
 )
@@ -158,6 +164,11 @@ def _is_random_or_long(text: str) -> bool:
     return _is_secret(text) and (len(text) >= MIN_LONG or not _NAME.fullmatch(text))
 
 
+def _is_key(text: str) -> bool:
+    """Whether a text is no row of plain words and years, as names of files are: `key-trends-for-2025`."""
+    return not all(re.fullmatch(r"[a-z]{0,14}|\d{1,4}", word) for word in re.split(r"[-_]", text))
+
+
 def _is_token(text: str) -> bool:
     """Whether the value of a header is one: a name in a program holds no digit."""
     return _is_secret(text) and not _VARIABLE.match(text) and (any(map(str.isdigit, text)) or len(text) >= MIN_WORDLESS)
@@ -171,6 +182,7 @@ MIN_LONG = 12  # characters from which on a name in a program is taken for a sec
 _PARTS = re.compile(r"[;,&\s]+")  # between the parts of a header
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
+    "API key": _is_key,
     "card number": _passes_luhn,
     "IBAN": _is_iban,
     "IP address": _is_address,

@@ -23,6 +23,7 @@ from turnscope.pricing.prices import Prices
 from turnscope.session.content import replace_surrogates
 from turnscope.session.model import Session
 from turnscope.share import html_charts
+from turnscope.share.doubtful import Doubt, find_doubtful
 from turnscope.share.redact import LEVELS, PLACEHOLDER, Level, RedactedSession, RedactionError, check_masked, redact
 from turnscope.views import decision_log
 from turnscope.views.audit import Point, audit
@@ -46,12 +47,13 @@ MIN_TELLTALE = 24  # characters of a line that must not be in a report without c
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report, and what was removed from it, by kind."""
+    """A report, what was removed from it, by kind, and what looks doubtful in it where texts are masked."""
 
     html: str
     markdown: str
     level: Level
     removed: tuple[tuple[str, int], ...]
+    doubtful: tuple[Doubt, ...] = ()
 
 
 def build_report(session: Session, level: Level, policies: Sequence[str] = POLICIES, words: Sequence[str] = ()) -> Report:
@@ -73,7 +75,10 @@ def build_report(session: Session, level: Level, policies: Sequence[str] = POLIC
     html, text = "".join(_render_page(made)), _render_summary(made)
     for out in (html, text):
         _check_leaks(out, session, redacted)
-    return Report(replace_surrogates(html), replace_surrogates(text), level, tuple(redacted.found.most_common()))
+    shown = redacted.session
+    texts = (shown.title, *(block.text[:MAX_TEXT] for block in shown.blocks[:MAX_BLOCKS])) if level == "masked" else ()
+    removed = tuple(redacted.found.most_common())
+    return Report(replace_surrogates(html), replace_surrogates(text), level, removed, find_doubtful(texts))
 
 
 @dataclass(frozen=True, slots=True)
