@@ -109,6 +109,8 @@ class TextIndex:
     def add(self, raw: JSON) -> int:
         """Add what one block or part sends; returns its number."""
         text, number = "\n".join(_iter_strings(raw)), len(self.texts)
+        if (plain := _remove_escapes(text)) != text:
+            text += f"\n{plain}"  # identifiers are taken from texts without escapes
         self.texts.append(text)
         lists = map(self.numbers.__getitem__, {*_encode_words(text).split()})
         deque(map(list.append, lists, repeat(number)), maxlen=0)  # a loop without a step in Python: half the time
