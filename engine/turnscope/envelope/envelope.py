@@ -162,6 +162,66 @@ class Envelope(Struct, frozen=True, gc=False):
             return self, None
         return self._splice(first, last, old, new)
 
+    def replace_each(self, edits: Sequence[Edit], by: int, ledger: Ledger) -> tuple[Envelope, list[tuple[Splice | None, int]]]:
+        """Apply edits one after another, as `replace` does. Those of one verbatim piece, in address order, cost one copy.
+
+        Args:
+            edits: The edits.
+            by: Number of the first one's decision; the others follow it.
+            ledger: Token counts of the session.
+
+        Returns:
+            The envelope after all of them, and of each its splice and the tokens of the envelope after it.
+
+        Raises:
+            RuleError: As `replace` does.
+        """
+        envelope, made = self, list[tuple[Splice | None, int]]()
+        while len(made) < len(edits):
+            rest = edits[len(made) :] if made else edits
+            count = envelope._count_inside(rest)
+            if count > 1:
+                envelope, changes = envelope._cut_piece(rest[:count], by + len(made), ledger)
+                made += changes
+            else:
+                envelope, splice = envelope.replace(rest[0], by + len(made), ledger)
+                made.append((splice, envelope.tokens))
+        return envelope, made
+
+    def _count_inside(self, edits: Sequence[Edit]) -> int:
+        """Count how many of the first edits replace blocks of one verbatim piece, each behind the one before it."""
+        span = edits[0].span
+        if span is None or not 0 <= span.start < span.stop <= self.stop:
+            return 0
+        inside, at = self.find_piece(span.start), span.start
+        if inside.body is not None:
+            return 0
+        for count, edit in enumerate(edits):
+            span = edit.span
+            if span is None or not at <= span.start < span.stop <= inside.stop or edit.restore or edit.body is None:
+                return count
+            at = span.stop
+        return len(edits)
+
+    def _cut_piece(self, edits: Sequence[Edit], by: int, ledger: Ledger) -> tuple[Envelope, list[tuple[Splice | None, int]]]:
+        """Apply edits of one verbatim piece, each behind the one before it."""
+        place = self._find((edits[0].span or Span(0, 0)).start)
+        inside = rest = self.chunks[place[0]].pieces[place[1]]
+        number = self._count_before(place)
+        pieces, made, tokens = list[Piece](), list[tuple[Splice | None, int]](), self.tokens
+        for seq, edit in enumerate(edits, by):
+            start, stop = edit.span or Span(0, 0)
+            piece = Piece(start, stop, ledger.count_placeholder(edit.body), body=edit.body, slot=edit.slot, by=seq)
+            left, right = _cut_fragment(rest, rest.start, start, ledger), _cut_fragment(rest, stop, rest.stop, ledger)
+            new = (*left, piece, *right)
+            tokens += sum(sum_counts(new)) - sum(rest.counts)
+            made.append((Splice((rest.start, number), (rest,), new), tokens))
+            pieces += new if not right else new[:-1]
+            rest, number = new[-1], 0
+        if rest is not pieces[-1]:
+            pieces.append(rest)
+        return self._splice(place, place, (inside,), pieces)[0], made
+
     def undo(self, splice: Splice) -> Envelope:
         """Return the envelope before `splice`."""
         return self.redo(Splice(splice.place, splice.new, splice.old))
@@ -204,9 +264,7 @@ class Envelope(Struct, frozen=True, gc=False):
 
     def _splice(self, first: Place, last: Place, old: Sequence[Piece], new: Sequence[Piece]) -> tuple[Envelope, Splice]:
         (i, a), (j, b) = first, last
-        address = old[0].start
-        stands = self.chunks[i].pieces[a - 1] if a else self.chunks[i - 1].pieces[-1] if i else None
-        number = self._count_between(self._seek(address), first) if stands and stands.start == address else 0
+        address, number = old[0].start, self._count_before(first)
         sequence = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
         change = _subtract(sum_counts(new), sum_counts(old) if i == j else self._sum_between(first, last))
         counts = _add(self.counts, change)
@@ -234,6 +292,13 @@ class Envelope(Struct, frozen=True, gc=False):
             offset -= len(self.chunks[chunk].pieces)
             chunk += 1
         return chunk, offset
+
+    def _count_before(self, place: Place) -> int:
+        """How many inserts come right before a piece, at the same address."""
+        i, a = place
+        address = self.chunks[i].pieces[a].start
+        stands = self.chunks[i].pieces[a - 1] if a else self.chunks[i - 1].pieces[-1] if i else None
+        return self._count_between(self._seek(address), place) if stands and stands.start == address else 0
 
     def _count_between(self, first: Place, last: Place) -> int:
         return sum(len(chunk.pieces) for chunk in self.chunks[first[0] : last[0]]) + last[1] - first[1]

@@ -23,8 +23,11 @@ from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.index import Index
 from turnscope.session.model import JSON, Ask, Counts, Edit, Request, Session
 
-Edits = Generator[Edit | Ask, Any, Any]
-"""Yields an edit and receives the envelope after it, or an ask and receives its answer. Returns the rule's next state."""
+Edits = Generator[Edit | tuple[Edit, ...] | Ask, Any, Any]
+"""Yields an edit and receives the envelope after it, or an ask and receives its answer. Returns the rule's next state.
+
+A tuple of edits in address order is applied in one pass, and received is the envelope after all of them.
+"""
 
 COUNTED = 4_096  # chunks whose counts in a policy's own units are cached; an envelope of 8,000 requests has about 250
 _COUNTED: dict[tuple[int, int], tuple[Ledger, Chunk, Counts]] = {}  # by id; the objects are held, so no id is reused

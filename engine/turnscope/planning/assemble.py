@@ -380,6 +380,8 @@ class _Planner:
                 wish = edits.send(reply)
                 if isinstance(wish, Ask):
                     _check_ask(wish)
+                elif isinstance(wish, tuple):
+                    self.apply_all(name, part.rule.memory, wish)
                 else:
                     self.apply(name, part.rule.memory, wish)
             except StopIteration as end:
@@ -444,6 +446,22 @@ class _Planner:
         self.kept = self.after if one else _carry_edit(self.kept, edit, number, ledger)
         if memory == "remembers":
             self.base = self.kept if same else _carry_edit(self.base, edit, number, ledger)
+
+    def apply_all(self, name: str, memory: str, edits: Sequence[Edit]) -> None:
+        """Apply edits in address order: in one pass where they hold for this request alone."""
+        if memory != "fresh":
+            for edit in edits:
+                self.apply(name, memory, edit)
+            return
+        tokens, n = self.after.tokens, self.ctx.request.n
+        self.after, changes = self.after.replace_each(edits, self.first + len(self.decisions), self.ctx.ledger)
+        for edit, (splice, after) in zip(edits, changes, strict=True):
+            made = Decision(self.first + len(self.decisions), n, name, edit, splice=splice, before=tokens, after=after)
+            self.decisions.append(made)
+            if splice:
+                self.fresh.append(made)
+            self.next_model = edit.model or self.next_model
+            tokens = after
 
     def keep_repeated(self) -> FreshEdits | None:
         """Let what fresh rules decide again stand as it was decided first; gives all that they want (see `repeated`)."""

@@ -149,10 +149,12 @@ class Seen:
                     reply = answers(wish)
                     self.asks.append((wish, reply))
                     continue
-                number, old = len(self.decisions), self.envelope
-                self.envelope, splice = old.replace(wish, number, ctx.ledger)
-                made = Decision(number, ctx.request.n, name, wish, splice=splice, before=old.tokens, after=self.envelope.tokens)
-                self.decisions.append(made)
+                for edit in wish if isinstance(wish, tuple) else (wish,):
+                    seq, old = len(self.decisions), self.envelope
+                    self.envelope, splice = old.replace(edit, seq, ctx.ledger)
+                    tokens = self.envelope.tokens
+                    made = Decision(seq, ctx.request.n, name, edit, splice=splice, before=old.tokens, after=tokens)
+                    self.decisions.append(made)
                 reply = self.envelope
         except StopIteration as end:
             return end.value

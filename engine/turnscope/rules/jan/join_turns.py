@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.jan.messages import DENIED, DONE, Unit, add_files, drop_images, join_messages, repair_calls
 from turnscope.ports.jan.units import get_chat
@@ -80,8 +81,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = bisect_left(talk.starts, ctx.request.cut)
     changed = _find_changed(ctx, params.vision)
     begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
+    inside, made = None, list[Edit]()
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
-        numbers = _find_verbatim(envelope, talk.starts, range(start, min(stop, there)))
+        inside = inside if inside and inside.stop > talk.starts[start] else envelope.find_piece(talk.starts[start])
+        numbers = _find_verbatim(envelope, inside, talk.starts, range(start, min(stop, there)))
         if not numbers:
             continue
         end = min(talk.units[numbers[-1]].stop, ctx.request.cut)
@@ -90,12 +93,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             edit = _build_edit([talk.units[number] for number in numbers], end, params.vision)
             found = known[start, params.vision] = _RunEdit(numbers, end, edit)
         if found.edit is not None:
-            envelope = yield found.edit
+            made.append(found.edit)
+    if made:
+        yield tuple(made)
 
 
-def _find_verbatim(envelope: Envelope, starts: Sequence[int], numbers: range) -> Sequence[int]:
-    """Return the numbers of the messages that begin in a verbatim piece."""
-    first = envelope.find_piece(starts[numbers[0]])
+def _find_verbatim(envelope: Envelope, first: Piece, starts: Sequence[int], numbers: range) -> Sequence[int]:
+    """Return the numbers of the messages that begin in a verbatim piece. `first` is the piece in which they begin."""
     if first.body is None and starts[numbers[-1]] < first.stop:
         return numbers
     return tuple(number for number in numbers if envelope.find_piece(starts[number]).body is None)
