@@ -191,7 +191,9 @@ def _render_group(group: CutGroup, most: int, link: Link, *, summed_up: bool) ->
     many = f"{group.blocks:,} block{'' if group.blocks == 1 else 's'}"
     missing = sum(not item.sentences for item in group.items) if strict else 0
     uncovered = (
-        f'<span class="warn" title="{MATCH}">{missing:,} of {len(group.items):,} not in the summary</span>' if missing else ""
+        f'<span class="warn" title="{MATCH}">{missing:,} of {len(group.items):,} not found in the summary</span>'
+        if missing
+        else ""
     )
     head = (
         f"<span>{cards.render_swatch(group.items[0].bucket)} <b>{escape(group.title)}</b> <small>{many}</small></span>"

@@ -23,7 +23,7 @@ Level = Literal["structure", "no content", "masked", "full"]
 LEVELS: dict[Level, str] = {
     "structure": "Numbers alone: no text, no names of tools, no titles, no paths.",
     "no content": "Numbers and names of tools; nothing of the conversation, files or commands.",
-    "masked": "Texts, with secrets and pattern-matched personal data taken out. Names of people and companies have none.",
+    "masked": "Texts without secrets and pattern-matched personal data. Names of people and companies stay.",
     "full": "Everything as it is.",
 }
 PLACEHOLDER = "[not included]"
