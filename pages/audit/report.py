@@ -72,7 +72,7 @@ def _draw_review(made: Report) -> None:
     st.html(
         f'<section class="ts-card"><h3>Contents<em>{size:,.1f} MB</em></h3><p>In the file: {INSIDE[made.level]}.</p>'
         f"{f'<p>Taken out:</p><ul>{taken}</ul>' if taken else ''}"
-        "<p>Names of people, places and companies match no pattern: to take them out, choose “masked” and type them.</p></section>"
+        "<p>Names of people, places and companies match no pattern. Under “masked” you can type them.</p></section>"
     )
     with st.container(horizontal=True, gap="small", key="share-files"):
         st.download_button(
