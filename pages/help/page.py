@@ -16,7 +16,7 @@ SHEET = Path(__file__).parent / "browser" / "help.css"
 
 def draw() -> None:
     """Draw the page."""
-    header.draw_optional_header(middle=False)
+    header.draw_optional_header(middle=False, title='<div class="ts-title"><h1>Help</h1></div>')
     theme.add_sheet(SHEET)
     name = st.query_params.get("page", documentation.FIRST)
     try:
