@@ -240,6 +240,21 @@ def test_branches_and_subagents_ran_in_the_window_that_the_main_paths_compaction
     assert windows(agent) == [200_000, 1_000_000, 200_000]  # of the other model the main path shows nothing
 
 
+def test_a_branch_ran_in_the_window_that_a_prompt_of_the_main_path_shows(tmp_path: Path) -> None:
+    log = Log()
+    first = log.user("begin")
+    log.answer("m0", "Left.", usage=(10, 0, 70_000, 20), model=SONNET_4_5)
+    log.last = first
+    log.user("once more")
+    log.answer("m1", "Read.", usage=(10, 0, 320_000, 20), model=SONNET_4_5)
+    save_agent(tmp_path, SONNET_4_5)
+    session = load_log(tmp_path, log)
+    (branch,), (agent,) = session.branches, session.subagents
+    assert kinds(session) == kinds(branch) == kinds(agent) == [("prompt", 1_000_000, 0)]
+    because = "on the session's main path, a prompt of 320,010 tokens was answered"
+    assert turnscope.overview(branch).evidence[0].because == because
+
+
 def test_a_subagents_own_prompts_prove_more_than_the_main_path(tmp_path: Path) -> None:
     log = Log()
     add_compacted_path(log)

@@ -195,6 +195,12 @@ class _Decision:
         compacted = facts.get("compacted")
         return self.make_compacted(Compactions(*compacted), start, _ON_MAIN) if compacted else None
 
+    def find_larger_on_main_path(self, known: WindowEvidence, start: int) -> WindowEvidence | None:
+        """A larger window than the one that is known, which an answered prompt of the main path shows."""
+        size = self.get_main_facts().get("prompt") or 0
+        tier = next((tier for tier in LARGER_WINDOWS if tier >= size > known.window), None)
+        return self.make(tier, "prompt", f"{_ON_MAIN}a prompt of {size:,} tokens was answered", start) if tier else None
+
     def has_larger(self) -> bool:
         """Whether the model is sold with the standard window and with a larger one, under one name."""
         return "claude" in self.model and (self.facts.window or 0) >= STANDARD_WINDOW
@@ -215,6 +221,7 @@ class _Decision:
             made = replace(usual, start=start)
         else:
             return
+        made = (None if requested else self.find_larger_on_main_path(made, start)) or made
         over = find_over(self.session, run, made.window)
         if over is None:
             yield made

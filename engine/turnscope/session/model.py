@@ -24,7 +24,8 @@ models: tokens by model, without `[1m]`; refused: list of (when, tokens of the p
 switches: list of (when, whether a model was chosen with `[1m]`, the families that the choice names; none = any model);
 main: in a branch or a subagent, what the main path shows, by model. An object with any of betas: list of (from when, name of
 the beta that asks for the larger window, "" = none); refused: (tokens of the prompt, limit); compacted: (how often the tool did
-so by itself, the most tokens that it left alone, the least that it compacted).
+so by itself, the most tokens that it left alone, the least that it compacted); prompt: tokens of the largest answered prompt,
+where it is beyond the standard window.
 
 Times are seconds since the Unix epoch, in order.
 """

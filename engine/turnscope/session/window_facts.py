@@ -41,10 +41,18 @@ def describe_main_path(main: Session) -> dict[str, JSON]:
             "betas": betas if requested else None,
             "refused": find_refusal(main, model, requests),
             "compacted": list(found) if found else None,
+            "prompt": _find_largest(main, requests),
         }
         if given := {key: value for key, value in facts.items() if value}:
             shown[model] = given
     return shown
+
+
+def _find_largest(main: Session, requests: Sequence[Request]) -> int:
+    """Tokens of the largest prompt that was answered, where it is beyond the standard window; else 0."""
+    answered = (request for request in requests if request.stop > request.cut and is_one_prompt(main, request))
+    largest = max(map(count_prompt, answered), default=0)
+    return largest if largest > STANDARD_WINDOW else 0
 
 
 def is_one_prompt(session: Session, request: Request) -> bool:
