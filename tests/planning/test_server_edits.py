@@ -701,3 +701,20 @@ def test_a_request_is_not_refused_for_what_the_server_summed_up() -> None:
     assert max(plan.after.tokens for plan in summed) > summed[0].budget.window
     assert {plan.verdict for plan in summed} == {"send"}
     assert "refuse" in {plan.verdict for plan in refused}
+
+
+@pytest.mark.parametrize("keep", ["all", {"type": "thinking_turns", "value": 1}])
+def test_a_replay_keeps_a_recorded_wish_that_all_thinking_stays_and_no_recorded_clearing(keep: Any) -> None:
+    """The model's server would drop the thinking of past turns, and the record asked that it does not."""
+    asked = {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": keep}]}}
+    builder = Builder("s", "claude-code")
+    for turn in range(3):
+        builder.add_message("user", f"Question {turn}.")
+        content = [{"type": "thinking", "thinking": "Hm. " * 20, "signature": "s"}, {"type": "text", "text": "So."}]
+        builder.set_request(builder.add_message("assistant", content), model="claude-sonnet-4-5", settings=asked)
+    plan = turnscope.replay(builder.build(), "last-20-messages").plans[2]
+    stays = keep == "all"
+    assert plan.request.settings == (asked if stays else {})
+    assert [block.at for block in builder.build().blocks[:3] if plan.seen.find_piece(block.at).body is None] == (
+        [0, 1, 2] if stays else [0, 2]
+    )

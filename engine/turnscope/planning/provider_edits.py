@@ -245,6 +245,7 @@ def _hold(previous: Plan, decisions: Sequence[Decision], *, reads: bool) -> bool
 def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
     """Return the request as a policy sends it: with the context edits that its rules request, and no other.
 
+    Where no rule concerns thinking, a recorded wish to keep all of it stays: it is a setting like others, and clears nothing.
     Clearing of thinking comes first, as the API demands. Edits applied to the recorded request are removed.
 
     Args:
@@ -252,7 +253,11 @@ def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
         request: The request.
     """
     made = (part.rule.sends(part.params, request.settings) for part in parts if part.rule.sends)
-    edits = sorted((edit for edit in made if edit), key=lambda edit: edit["type"] != api.THINKING)
+    wanted = [edit for edit in made if edit]
+    kept = api.get_edits(request.settings).get(api.THINKING, {})
+    if kept.get("keep") == "all" and all(edit["type"] != api.THINKING for edit in wanted):
+        wanted.append(dict(kept))
+    edits = sorted(wanted, key=lambda edit: edit["type"] != api.THINKING)
     rest = {key: value for key, value in request.settings.items() if key not in (CONTEXT_MANAGEMENT, COMPACTION)}
     settings: Mapping[str, JSON] = rest | ({CONTEXT_MANAGEMENT: {"edits": edits}} if edits else {})
     if settings == request.settings and not request.applied:
