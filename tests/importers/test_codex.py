@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import turnscope
 from formats import list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
-from turnscope.importers.codex import IMPORTER, find_places
+from turnscope.importers.codex import IMPORTER, find_main_path, find_places
 from turnscope.planning.render import build_body
 from turnscope.settings import Machine
 from turnscope.views.exact_body import build_exact_body
@@ -328,3 +329,23 @@ def test_the_real_compaction_keeps_the_prompts_that_it_lists(shared: Callable[..
     assert [part.kind for part in stood_in].count("compaction") == 1
     kept = sum(piece.body is None for piece in turnscope.replay(session).plans[254].after.pieces)
     assert kept > 40
+
+
+def test_rollouts_of_subagents_hang_under_the_session_that_started_them(tmp_path: Path) -> None:
+    main, agent, inner = (f"00000000-0000-7000-8000-00000000000{n}" for n in range(3))
+    spawned = {"subagent": {"thread_spawn": {"parent_thread_id": agent, "depth": 2}}}
+    metas = {main: {}, agent: {"parent_thread_id": main}, inner: {"source": spawned}, "0" * 8 + inner[8:-1] + "9": {}}
+    for n, (id, about) in enumerate(metas.items()):
+        answer = f'{{"agent_id": "{agent}"}}' if id == main else "nothing"
+        said = [make_message("user", f"go {n}"), make_call("c1", "spawn_agent"), make_count(100, 90), gave("c1", answer)]
+        rows = [line("session_meta", id=id, **about), TURN, *said, make_message("assistant", "Done."), make_count(220, 110)]
+        name = f"rollout-2026-01-01T00-00-0{n}-{id}.jsonl"
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    paths = sorted(tmp_path.iterdir())
+    session = turnscope.load(paths[0])
+    (first,) = session.subagents
+    (second,) = first.subagents
+    assert (first.id[-36:], second.id[-36:], second.parent) == (agent, inner, first.id)
+    assert session.blocks[first.at].name == "spawn_agent"
+    assert [find_main_path(path) for path in paths] == [paths[0], paths[0], paths[0], paths[3]]
+    assert not turnscope.load(paths[3]).subagents

@@ -8,9 +8,13 @@ Longer than a mapping for the ends of answers, compactions and rollbacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from glob import escape
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_time
@@ -20,7 +24,7 @@ from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps, extract_text
-from turnscope.session.model import Part
+from turnscope.session.model import Part, Session
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
@@ -34,6 +38,7 @@ REPEATS = (
 )
 ABOUT = ("id", "cwd", "cli_version", "originator", "source", "forked_from_id", "parent_thread_id")
 REQUEST = "## My request for Codex:"  # what an editor's context ends with
+_GIVEN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")  # of a thread, at the end of its file's name
 KEPT = 20_000  # tokens of prompts, by a quarter of their bytes, that a compaction without a list of its own kept
 
 
@@ -220,7 +225,73 @@ def _is_prompt(message: NodeMessage) -> bool:
     return message.role == "user" and not message.origin
 
 
+def read_parent(source: Source) -> str:
+    """The thread that started this one as a subagent, as its first record says; "" where none did."""
+    first = next((record for record, _ in source.iter_records(limit=1) if isinstance(record, dict)), {})
+    meta = as_mapping(first.get("payload"))
+    spawn = as_mapping(as_mapping(as_mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
+    parent = as_text(meta.get("parent_thread_id")) or as_text(spawn.get("parent_thread_id"))
+    return parent if parent != as_text(meta.get("id")) else ""
+
+
+def find_agents(source: Source) -> list[Source]:
+    """Rollouts of the subagents that a session started, in its folder: one folder holds those of a day."""
+    return [agent for agent, _ in _list_agents(source)]
+
+
+def _list_agents(source: Source) -> list[tuple[Source, str]]:
+    """The rollouts that belong to a session, each with the id of the thread that started it, parents first."""
+    found = _GIVEN_ID.search(source.path.stem)
+    if source.kind != "file" or found is None:
+        return []
+    begun = [(one, read_parent(one)) for one in source.find_siblings("rollout-*.jsonl") if one.path.name != source.path.name]
+    above, listed = [found[0]], list[tuple[Source, str]]()
+    for id in above:  # grows by those that are found
+        for agent, parent in begun:
+            own = _GIVEN_ID.search(agent.path.stem)
+            if parent == id and own and own[0] not in above:
+                above.append(own[0])
+                listed.append((agent, parent))
+    return listed
+
+
+def find_main_path(path: Path) -> Path:
+    """A subagent's rollout opens with the session that started it, where that is in the same folder."""
+    seen = {path}
+    while path.name.startswith("rollout-") and path.is_file() and (parent := read_parent(Source(path))):
+        above = next(path.parent.glob(f"rollout-*-{escape(parent)}.jsonl"), path)
+        if above in seen:
+            break
+        seen.add(above)
+        path = above
+    return path
+
+
 def read(source: Source, _entry: Entry) -> Thread:
+    """A session with the subagents that it started; each is at the call whose result names it."""
+    thread = _read_rollout(source)
+    agents: dict[str, list[Session]] = {}
+    for agent, parent in reversed(_list_agents(source)):  # the innermost first
+        own = _read_rollout(agent).session
+        id = _get_id(own)
+        if own.blocks:
+            agents.setdefault(parent, []).insert(0, structs.replace(own, subagents=_hang(own, agents.pop(id, []))))
+    hung = _hang(thread.session, agents.get(_get_id(thread.session), []))
+    return Thread(structs.replace(thread.session, subagents=hung)) if hung else thread
+
+
+def _get_id(session: Session) -> str:
+    found = _GIVEN_ID.search(session.id)
+    return found[0] if found else session.id
+
+
+def _hang(home: Session, agents: list[Session]) -> tuple[Session, ...]:
+    results = [block for block in home.blocks if block.kind == "tool_result" and block.pair >= 0]
+    calls = [next((block.pair for block in results if _get_id(agent) in block.text), -1) for agent in agents]
+    return tuple(structs.replace(agent, parent=home.id, at=at) for agent, at in zip(agents, calls, strict=True))
+
+
+def _read_rollout(source: Source) -> Thread:
     rollout = _Rollout(Builder(source.path.stem, NAME))
     for record, line in iter_objects(source.iter_records(), rollout.builder, rollout.passed):
         rollout.add_line(record, line)
@@ -234,8 +305,10 @@ IMPORTER = Importer(
     sniff,
     read,
     finds=find_places,
+    related=find_agents,
+    part_of=find_main_path,
     suffixes=(".jsonl",),
-    version=2,
+    version=3,
     wants="record of a rollout (`payload` and `timestamp`, or `record_type`)",
-    right="old flat rollouts and new envelopes; compactions; rollbacks as branches",
+    right="old flat rollouts and new envelopes; compactions; rollbacks as branches; subagents",
 )
