@@ -1,7 +1,7 @@
 """A library of many sessions: `python tests/bench/bench_scale.py [--megabytes 1000] [--files 2000] [--folder PATH]`.
 
 Writes so many sessions of Claude Code, no two alike, most small and some long, as `make_claude_code` does: into a folder of its
-own, which goes again, or into one that stays and that the next run uses as it is, since 10 GB take eleven minutes to write.
+own, which goes again, or into one that stays and that the next run uses as it is: writing 100 MB takes 6.6 s of CPU time.
 Indexes them with two processes, stops after a third, and goes on with a new job. Then lists, sorts and sums what is known, and
 searches: CPU time of this process, which does all of that alone. Exit 1 above a limit. The speed of the index is as a person
 waits, and also told per CPU second of all processes, as if that were spread over two processors evenly: it is what counts where
