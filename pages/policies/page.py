@@ -27,8 +27,9 @@ def draw() -> None:
     theme.add_sheet(SHEET)
     name = st.query_params.get("policy", "")
     picked = [each for each in st.query_params.get("picked", "").split(",") if each in known.policies][:MAX_PICKED]
-    if picked:
-        _draw_comparison(picked, shown)
+    with st.container(key="policies-picked"):  # always there: what stands below keeps its place, and so its state
+        if picked:
+            _draw_comparison(picked, shown)
     for problem in list_problems():
         widgets.draw_notice(problem)
     if name and name not in known.policies:
