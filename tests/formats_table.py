@@ -1,7 +1,8 @@
 """The table of formats in the documentation, and what a second, plain reading of each real file says of ours.
 
 `python -m tests.regenerate formats` writes the first. `python -m tests.formats_table [FILE ...]` prints the second: of each
-file the requests and blocks, then calls, results, tokens and texts as we read them beside what `plain_readings` finds.
+file the requests, blocks and messages, then calls, results, tokens and texts as we read them beside what `plain_readings`
+finds.
 Exit code 1 where they differ.
 """
 
@@ -32,6 +33,7 @@ HEAD = (
     "sessions",
     "requests",
     "blocks",
+    "messages",
     "calls",
     "results",
     "prompt tokens",
@@ -51,6 +53,7 @@ class Compared:
     sessions: int
     requests: int
     blocks: int
+    messages: int
     pairs: dict[str, tuple[int, int]]
     notes: int
     lost: list[str]
@@ -88,6 +91,7 @@ def compare_file(path: Path) -> Compared:
     paths = [each for one in sessions for each in (one, *(found.own for found in iter_descendants(one)))]
     blocks = [block for each in paths for block in each.blocks]
     requests = [request for each in paths for request in each.requests]
+    messages = sum(len(each.messages) for each in paths)
     format = sessions[0].source if sessions else ""
     reading = plain_readings.READINGS.get(format)
     pairs: dict[str, tuple[int, int]] = {}
@@ -96,6 +100,8 @@ def compare_file(path: Path) -> Compared:
         held = plain_readings.read_plainly(path, reading)
         calls = {str(b.raw.get("id")) for b in blocks if b.kind == "tool_use" and isinstance(b.raw, dict)}
         results = {str(b.raw.get("tool_use_id")) for b in blocks if b.kind == "tool_result" and isinstance(b.raw, dict)}
+        if held.messages is not None:
+            pairs["messages"] = messages, held.messages
         if reading.calls:
             pairs["calls"] = len(calls & held.calls), len(held.calls)
         if reading.results:
@@ -110,7 +116,7 @@ def compare_file(path: Path) -> Compared:
         pairs["texts"] = len(held.words) - len(lost), len(held.words)
     name = str(Path(*path.parts[-2:]))
     notes = len({note.what for each in paths for note in each.notes})
-    return Compared(name, format, len(sessions), len(requests), len(blocks), pairs, notes, lost)
+    return Compared(name, format, len(sessions), len(requests), len(blocks), messages, pairs, notes, lost)
 
 
 def list_parts(session: Session) -> list[Part]:
@@ -127,7 +133,9 @@ def flatten(words: str) -> str:
 def format_row(row: Compared) -> str:
     """A row of the table: ours, and what the file holds where it differs."""
     cells = [row.name, row.format, *(f"{count:,}" for count in (row.sessions, row.requests, row.blocks))]
-    for name in HEAD[5:10]:
+    said = row.pairs.get("messages", (row.messages, row.messages))
+    cells.append(f"{said[0]:,}" if said[0] == said[1] else f"{said[0]:,} of {said[1]:,}")
+    for name in HEAD[6:11]:
         ours, held = row.pairs.get(name, (-1, -1))
         cells.append("" if ours < 0 else f"{ours:,}" if ours == held else f"{ours:,} of {held:,}")
     return " | ".join([*cells, str(row.notes)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class Reading:
     """Where a format keeps what. `calls` and `results`: ids. `usage`: finds tokens of prompts and of answers; None: not told.
 
     `select` leaves records out that are no part of the conversation. `fence`: what ends one text and begins another.
+    `messages`: what each message has once; (): the format has no record for each.
     """
 
     words: Paths = ()
@@ -35,6 +37,7 @@ class Reading:
     usage: Callable[[list[Any]], tuple[int, int] | None] = lambda _: None
     select: Callable[[list[Any]], list[Any]] = lambda rows: rows
     fence: str = ""
+    messages: Paths = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Held:
     calls: set[str]
     results: set[str]
     usage: tuple[int, int] | None
+    messages: int | None
 
 
 def load_rows(path: Path) -> list[Any]:
@@ -52,6 +56,9 @@ def load_rows(path: Path) -> list[Any]:
     data = path.read_bytes()
     if data.startswith(b"SQLite"):
         return list(_load_tables(path))
+    if data.startswith(b"PK"):
+        with zipfile.ZipFile(path) as archive:
+            return [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("samples/")]
     text = data.decode("utf-8", "replace")
     if path.suffix in (".yaml", ".yml"):
         return list(yaml.load(text, yaml.CSafeLoader)["interactions"])
@@ -90,7 +97,7 @@ def iter_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from iter_leaves(held, path)
     else:
         yield path, value
-        if isinstance(value, str) and value[:1] in ("{", "[") and len(value) < 2_000_000:
+        if isinstance(value, str) and value[:1] in ("{", "[", '"') and len(value) < 2_000_000:
             with suppress(ValueError):
                 yield from iter_leaves(json.loads(value), f"{path}.{{}}")
 
@@ -113,7 +120,8 @@ def read_plainly(path: Path, reading: Reading) -> Held:
         part for held in texts for part in (re.split(reading.fence, held) if reading.fence else [held]) if len(part) >= SHORT
     ]
     calls, results = ({str(held) for at, held in leaves if held and fits(at, ids)} for ids in (reading.calls, reading.results))
-    return Held(words, calls, results, reading.usage(rows))
+    messages = sum(fits(at, reading.messages) for at, _ in leaves) if reading.messages else None
+    return Held(words, calls, results, reading.usage(rows), messages)
 
 
 def _count(held: Any, *keys: str) -> int:
@@ -201,6 +209,48 @@ def _sum_aider(rows: list[Any]) -> tuple[int, int]:
 
 def _list_observations(rows: list[Any]) -> list[Any]:
     return [one for row in rows for one in row["trace"]["observations"] if one["type"] == "GENERATION"]
+
+
+def _list_samples(rows: list[Any]) -> list[Any]:
+    return [one for row in rows for one in (row.get("samples") or [row])]
+
+
+def _fill_in(value: Any, attachments: dict[str, str]) -> Any:
+    """Inspect keeps long texts once, under their digest."""
+    if isinstance(value, dict):
+        return {key: _fill_in(held, attachments) for key, held in value.items() if key != "attachments"}
+    if isinstance(value, list):
+        return [_fill_in(held, attachments) for held in value]
+    return attachments.get(value.removeprefix("attachment://"), value) if isinstance(value, str) else value
+
+
+def _sum_inspect(rows: list[Any]) -> tuple[int, int]:
+    """What each sample was billed, by model. Whatever a vendor calls input, the total has it with what was cached."""
+    used = [one for sample in _list_samples(rows) for one in (sample.get("model_usage") or {}).values()]
+    return sum(one["total_tokens"] - one["output_tokens"] for one in used), sum(one["output_tokens"] for one in used)
+
+
+def _sum_spans(rows: list[Any]) -> tuple[int, int]:
+    """Langfuse: observations of a model with none below them. OTLP: the usage in recorded answers."""
+    if "trace" in rows[0]:
+        told = _list_observations(rows)
+        above = {one["parentObservationId"] for one in told}
+        used = [one["usageDetails"] for one in told if one["id"] not in above]
+        return sum(one["total"] - _count(one, "output", "output_reasoning") for one in used), sum(
+            _count(one, "output", "output_reasoning") for one in used
+        )
+    leaves = [leaf for row in rows for leaf in iter_leaves(row)]
+    return sum(held for at, held in leaves if at.endswith(".usage.prompt_tokens")), sum(
+        held for at, held in leaves if at.endswith(".usage.completion_tokens")
+    )
+
+
+def _sum_task_folder(rows: list[Any]) -> tuple[int, int] | None:
+    """Cline and Roo: what `ui_messages.json` says of each request. By OpenAI's protocol the cache is in `tokensIn`."""
+    began = [json.loads(row["text"]) for each in rows for row in each if row.get("say") == "api_req_started"]
+    outside = ("cacheReads", "cacheWrites")
+    prompts = sum(_count(one, "tokensIn", *(() if one.get("apiProtocol") == "openai" else outside)) for one in began)
+    return (prompts, sum(_count(one, "tokensOut") for one in began)) if began else None
 
 
 def _sum_gemini(rows: list[Any]) -> tuple[int, int]:
@@ -323,4 +373,28 @@ READINGS: dict[str, Reading] = {
     "aistudio": Reading(words=("chunkedPrompt.chunks.text", "systemInstruction.text")),
     "letta": Reading(words=("agents.messages.content.text", "agents.system")),
     "atif": Reading(words=("steps.message", "steps.reasoning_content"), usage=_sum_keys("metrics", *OPENAI)),
+    "inspect": Reading(
+        words=("*messages.content", "*messages.content.text", "!events.call.*"),  # a body has its own words for a failed call
+        calls=("*messages.tool_calls.id",),
+        results=("*messages.tool_call_id",),
+        usage=_sum_inspect,
+        select=lambda rows: [_fill_in(sample, sample["attachments"]) for sample in _list_samples(rows)],
+    ),
+    "otel": Reading(
+        words=("*.messages.content.text", "*.choices.message.content", "*.observations.*put.{}.*content", "!*metadata*"),
+        usage=_sum_spans,
+    ),
+    "tau-bench": Reading(words=("simulations.messages.content",), calls=("simulations.messages.tool_calls.id",)),
+    "vercel-ui": Reading(words=("input.lastMessage.parts.text", "writes.parts.text")),
+    "task-folder": Reading(
+        words=("content.text", "content", "text"),
+        usage=_sum_task_folder,
+        select=lambda rows: [
+            row
+            for each in rows
+            for row in each
+            if row.get("type") not in ("say", "ask") or row.get("say") in ("text", "user_feedback")
+        ],
+        fence=r"\s*</?[a-z_]+>\s*|\s*\n\s*",
+    ),
 }

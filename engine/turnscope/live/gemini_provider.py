@@ -7,6 +7,7 @@ and answers.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -183,4 +184,6 @@ def connect(
     )
     client = genai.Client(api_key=key, vertexai=False, http_options=options)
     scrub_logs()
+    # The SDK prints values that it does not know, and a server may put a key there.
+    warnings.filterwarnings("ignore", "(?s).* is not a valid ", UserWarning, r"google\.genai\b")
     return GeminiProvider(client, destination, connections, timeout=timeout, origin=parse_origin(url))
