@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 CI = bool(os.environ.get("CI"))
 STARTUP_SECONDS = 60
+WAIT = 60_000  # milliseconds for what a page shows, also on a busy machine: how fast pages are is measured in `bench`
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # One machine's Chromium for a page of our own: no sandbox (tests may run as root), nothing that calls home.
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
@@ -357,7 +358,7 @@ def profile(server: str, tmp_path_factory: pytest.TempPathFactory, first_visit: 
         (pytest.fail if CI else pytest.skip)("no Chromium on this machine: install it, or set CHROMIUM_PATH")
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=15_000)  # a busy machine
+    expect.set_options(timeout=WAIT)
     folder = tmp_path_factory.mktemp("profile")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch_persistent_context(
@@ -415,7 +416,7 @@ def open_tab(profile: BrowserContext, server: str) -> Iterator[Page]:
 @contextmanager
 def watch_tab(tab: Page, server: str) -> Iterator[None]:
     """Afterwards: no script of the page failed, and it asked no other host."""
-    tab.set_default_timeout(20_000)
+    tab.set_default_timeout(WAIT)
     errors: list[str] = []
     strangers: list[str] = []
     own = (server, server.replace("http", "ws"), "data:", "blob:")
@@ -511,7 +512,7 @@ def travel(page: Page, address: str, *, settles: bool = True) -> None:
         idle(page)
 
 
-def idle(page: Page, timeout: float = 20_000) -> None:
+def idle(page: Page, timeout: float = WAIT) -> None:
     """Wait until the app has run to its end and nothing is being redrawn (milliseconds)."""
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=timeout)
     page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSkeleton]')", timeout=timeout)

@@ -20,7 +20,8 @@ def draw_box() -> None:
         return
 
     def ask() -> None:
-        st.session_state[_REQUESTED] = st.session_state[BOX].strip()[: url.MOST]
+        typed = st.session_state.get(BOX) or ""  # none where the box was left out of the run before
+        st.session_state[_REQUESTED] = typed.strip()[: url.MOST]
         st.session_state[BOX] = ""
 
     st.text_input(

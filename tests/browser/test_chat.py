@@ -33,7 +33,6 @@ ASKED = "How long is the road, and where does it lead? " * 60  # with thinking o
 
 
 def visit(page: Page, address: str = "/chat") -> None:
-    page.set_default_timeout(45_000)  # answers stream at the speed of reading, also on a busy machine
     page.goto(address)
     page.locator(".chat-fill").wait_for()
 

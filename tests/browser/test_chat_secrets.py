@@ -75,7 +75,6 @@ def runs(process: int) -> bool:
 def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogue, tmp_path: Path) -> None:
     with start_app(tmp_path) as (url, process):
         page = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}).new_page()
-        page.set_default_timeout(45_000)
         page.goto("/library")
         page.get_by_text("Open a session").first.wait_for()
         assert page.locator("[data-testid^=stTopNavLink]").count() >= 3, "the app is around its first page"

@@ -387,7 +387,7 @@ def test_quick_presses_count_while_the_server_is_slow(film: Film, server: str) -
                 page.keyboard.press(key)
                 page.wait_for_timeout((0, 30, 190, 260)[n % 4])
     assert place(page) == (31, 0)
-    page.wait_for_url(re.compile("request=31&.*step=0"), timeout=20_000)
+    page.wait_for_url(re.compile("request=31&.*step=0"))
     idle(page)
     page.wait_for_timeout(400)
     assert place(page) == (31, 0), "and it stays there once all is told"

@@ -43,7 +43,7 @@ def test_the_tab_key_goes_through_a_page_and_shows_where_it_is(kept: Page, name:
     wait_for_theme(kept, "dark")
     kept.wait_for_function(f"!document.querySelector({WAITING!r})")
     kept.emulate_media(reduced_motion="reduce")
-    idle(kept, 60_000)  # a page that is drawn anew takes the focus away
+    idle(kept)  # a page that is drawn anew takes the focus away
     stops = []
     for _ in range(STOPS):
         kept.keyboard.press("Tab")

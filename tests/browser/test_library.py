@@ -73,7 +73,6 @@ def index(page: Page, folder: Path) -> None:
 
 
 def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are_picked(kept: Page, tmp_path: Path) -> None:
-    kept.set_default_timeout(45_000)  # reading goes on in a process of its own, also on a busy machine
     bird = BIRD + "abcdefghij"[int(tmp_path.name[-1])]  # another one where the test runs again, over the same index
     many, few = tmp_path / "many", tmp_path / "few"
     for folder in (many, few):

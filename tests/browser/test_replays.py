@@ -37,14 +37,13 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture
 def here(kept: Page, big: dict[str, str]) -> Iterator[Page]:
     """A tab that knows the session; afterwards no replay of it is under way."""
-    kept.set_default_timeout(60_000)
     if "session" not in big:
         travel(kept, "/library")
         field = kept.get_by_label("Or type the path of a file or a folder")
         field.fill(big["file"])
         field.press("Enter")
         kept.wait_for_url(lambda url: "/library" not in url and "session=" in url)
-        idle(kept, 60_000)
+        idle(kept)
         big["session"] = re.search(r"session=([^&]+)", kept.url)[1]  # type: ignore[index]
     yield kept
     cancel(kept)
@@ -71,7 +70,7 @@ def clicks(page: Page, wire: Wire) -> float:
         page.mouse.down()
         page.mouse.up()
         page.wait_for_function("old => document.querySelector('.ts-headline')?.innerText !== old", arg=before)
-        idle(page, 60_000)
+        idle(page)
         page.wait_for_timeout(100)
         found.append(wire.heard - wire.sent)
         page.mouse.move(0, 0)
@@ -87,11 +86,10 @@ def test_a_long_replay_shows_its_progress_can_be_cancelled_and_slows_nobody(
 
 
 def _watch_and_cancel(here: Page, there: Page, session: str) -> None:
-    there.set_default_timeout(60_000)
     wire = Wire(there)
     there.goto(f"/heatmap?session={session}&request=1")
     there.locator(".ts-cursor").wait_for()
-    idle(there, 60_000)
+    idle(there)
     clicks(there, wire)  # the first ones warm up
     before = clicks(there, wire)
 
@@ -124,14 +122,14 @@ def test_going_back_while_a_replay_is_under_way_shows_what_was_there(here: Page,
     changed = "set=%7B%22budget.output%22%3A9000%7D"
     travel(page, f"/debugger?session={big['session']}&policy={SLOW}&{changed}&request=5&step=0", settles=False)
     page.locator('.where[data-request="5"]').wait_for()
-    idle(page, 60_000)
+    idle(page)
     page.keyboard.press("Shift+ArrowRight")
     page.wait_for_url(re.compile("request=6"))
-    idle(page, 60_000)
+    idle(page)
     page.go_back()
     page.locator('.where[data-request="5"]').wait_for()
     page.wait_for_url(re.compile("request=5"))
-    idle(page, 60_000)
+    idle(page)
     page.wait_for_timeout(TELLING)
 
 
