@@ -1,8 +1,9 @@
-"""Every page in both themes, as axe-core judges it: contrast, headings, names, what the keyboard reaches."""
+"""Every page in both themes, as axe-core judges it, and in narrow windows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -14,18 +15,25 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
+NARROW = Path(__file__).with_name("narrow.js")
 STREAMLITS_OWN = {"presentation-role-conflict": "stFileUploaderDropzone"}  # its box to drop a file on has a role and a label
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_axe_finds_nothing_on_a_page(kept: Page, scheme: Literal["dark", "light"], name: str) -> None:
-    look(kept, 1280, scheme)
+def test_axe_finds_nothing_on_a_page_and_a_narrow_window_cuts_nothing_off(kept: Page, name: str) -> None:
+    look(kept, 1280, "dark")
     travel(kept, PAGES[name])
-    wait_for_theme(kept, scheme)
-    kept.wait_for_function(f"!document.querySelector({WAITING!r})")
-    found = list(describe(Axe().run(kept).response["violations"]))
-    assert found == [], "\n".join(map(str, found))
+    for scheme in ("dark", "light"):
+        look(kept, 1280, scheme)
+        wait_for_theme(kept, scheme)
+        kept.wait_for_function(f"!document.querySelector({WAITING!r})")
+        found = list(describe(Axe().run(kept).response["violations"]))
+        assert found == [], "\n".join([scheme, *map(str, found)])
+    for width in (800, 420):
+        look(kept, width, "light")
+        wait_for_theme(kept, "light")
+        kept.wait_for_function(f"!document.querySelector({WAITING!r})")
+        assert kept.evaluate(NARROW.read_text(encoding="utf-8")) == [], f"{width} wide"
 
 
 def describe(violations: list[dict[str, Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""Every page in a narrow window, with the keyboard alone, and where somebody wants less motion."""
+"""Every page with the keyboard alone, and where somebody wants less motion."""
 
 from __future__ import annotations
 
@@ -14,21 +14,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
-NARROW = Path(__file__).with_name("narrow.js")
 STOPS = 32  # presses of Tab: more than what stands in the first window of a page
 FOCUSED = Path(__file__).with_name("focus.js")
 MOVING = "document.getAnimations().filter((one) => one.playState === 'running').map((one) => String(one.animationName))"
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_narrow_window_cuts_nothing_off(kept: Page, name: str) -> None:
-    look(kept, 800, "light")
-    travel(kept, PAGES[name])
-    for width in (800, 420):
-        look(kept, width, "light")
-        wait_for_theme(kept, "light")
-        kept.wait_for_function(f"!document.querySelector({WAITING!r})")
-        assert kept.evaluate(NARROW.read_text(encoding="utf-8")) == [], f"{name}, {width} wide"
 
 
 def describe_focus(page: Page) -> Any:
