@@ -20,3 +20,8 @@ def test_without_optuna_a_large_search_says_what_to_install_and_a_small_one_runs
     assert told.startswith("turnscope: this search needs Optuna, which is not installed. Install it with `pip install ")
     assert "'turnscope[advise]'" in told
     assert main(["advise", COLD, "--policy", "clear-tool-results", "--turn", "1.keep", "--trials", "4"]) == 0
+
+
+def test_a_policy_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", "."]) == 2
+    assert "Missing option '--policy'" in capsys.readouterr().err

@@ -98,8 +98,7 @@ def policy(text: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
     """
     return click.option(
         "--policy",
-        default=default,
-        required=default is None,
+        **({"required": True} if default is None else {"default": default}),  # click takes a default of None for a value
         show_default=True,
         metavar="NAME",
         help=text,
