@@ -14,6 +14,7 @@ from turnscope.live.chat import Chat
 from turnscope.live.context_sources import ContextSources
 from turnscope.live.events import Event
 from turnscope.live.injected_context import InjectedContext
+from turnscope.live.web_search import WebSearch
 
 from pages.parts import memories
 from pages.parts.chat_form import get_value
@@ -44,6 +45,30 @@ def get_pasted_texts() -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
+def get_search_key_name() -> str:
+    """Under which name this tab's memory has the key of the search: each origin has one of its own."""
+    return f"chat.search.key.{WebSearch(_get_search('url')).origin}"
+
+
+def build_search() -> WebSearch | None:
+    """The search for web results as it is set up; None where no address is typed."""
+    url = _get_search("url")
+    if not url:
+        return None
+    return WebSearch(
+        url,
+        _get_search("tool"),
+        _get_search("argument") or "query",
+        _get_search("path"),
+        str(st.session_state.get(get_search_key_name()) or "").strip(),
+        _get_search("header") or "Authorization",
+    )
+
+
+def _get_search(name: str) -> str:
+    return str(st.session_state.get(f"chat.search.{name}") or "").strip()
+
+
 def add_memory(base: Policy) -> Policy:
     """The policy as it is sent: with facts and notes where every policy is to have them."""
     return injected_context.add_memory_rules(base) if get_memory_mode() == ALWAYS else base
@@ -56,7 +81,7 @@ def build_context(thread: str) -> InjectedContext:
     memories = None if get_memory_mode() == OFF else open_memories()
     asks = bool(get_value("condense")) and bool(st.session_state.get("chat.extract", True))
     learns = bool(st.session_state.get("chat.learn", True))
-    return InjectedContext(memories, ContextSources(folder, texts), asks, learns)
+    return InjectedContext(memories, ContextSources(folder, texts, build_search()), asks, learns)
 
 
 def list_memory_tools(chosen: Policy) -> list[Any]:

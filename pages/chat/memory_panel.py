@@ -1,11 +1,12 @@
-"""The Memory panel of a chat: on or off, facts found in it to accept or refuse, what is remembered, notes, pasted texts."""
+"""The Memory panel of a chat: on or off, facts to accept or refuse, what is remembered, notes, web search, pasted texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import streamlit as st
+from turnscope.library import ContextItem
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 
@@ -20,6 +21,11 @@ WHY = {
     "extract": "After each answer, one short request to the model for summaries; never before the next one. Needs Condense.",
     "learn": "Counts what a layered chat looks up again, for the next chats of this project. Nothing of it is in a prompt.",
 }
+
+SEARCH = (
+    "A policy with web results, such as Open WebUI's middleware, asks it once for each question. The question goes to this "
+    "address. Results stand before the question: what comes before them stays cached."
+)
 
 
 def draw(open_chat: open_chats.OpenChat | None) -> None:
@@ -38,6 +44,7 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
         store = context.open_memories()
         memories.draw_facts(store, "chat.fact")
         memories.draw_learned(store, "chat.fact")
+        _draw_search()
         _draw_pasted_texts(open_chat.thread if open_chat else "")
 
 
@@ -87,6 +94,33 @@ def _draw_pasted_texts(thread: str) -> None:
         if st.form_submit_button("Attach to the questions") and text.strip():
             texts.append((kind, name.strip(), text))
             st.rerun()
+
+
+def _draw_search() -> None:
+    """The search that brings web results, under a policy that has a place for them."""
+    with st.expander("Web search", key="chat-search"):
+        st.html(f'<div class="chat-why">{escape(SEARCH)}</div>')
+        _draw_search_field("url", "Address", "https://host/search?q={query}&format=json")
+        key = context.get_search_key_name()
+        st.text_input("Key", type="password", placeholder="none", help="Kept in memory only.", key=key, persist_state="session")
+        _draw_search_field("header", "Header of the key", "Authorization")
+        _draw_search_field("tool", "Tool, if the address is an MCP server", "none")
+        _draw_search_field("argument", "The tool's argument for the words", "query")
+        _draw_search_field("path", "Keys to the list of results", "found by itself; else such as web.results")
+        words = st.text_input("Words to try it with", key="chat.search.words")
+        search = context.build_search()
+        if st.button("Try the search", key="chat.search.try", disabled=not (search and words.strip())) and search:
+            notices.attempt(lambda: _draw_results(search.search(words)))
+
+
+def _draw_search_field(name: str, label: str, placeholder: str) -> None:
+    st.text_input(label, placeholder=placeholder, key=f"chat.search.{name}", persist_state="session")
+
+
+def _draw_results(found: Sequence[ContextItem]) -> None:
+    st.html(f'<div class="chat-why"><b>Results with a text: {len(found)}</b></div>')
+    for one in found:
+        st.html(f'<div class="chat-why">{escape(one.name)}: {len(one.text):,} characters</div>')
 
 
 def _change(open_chat: open_chats.OpenChat, what: Callable[[Chat], None]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from json_server import serve
 from turnscope.storage.memories import Memories
 
 from pages.chat import open_chats
@@ -38,6 +39,23 @@ def get_inserted(thread: str) -> str:
     plan = open_chats._get_chats()[thread].chat.plan
     pieces = plan.after.pieces if plan else ()
     return "\n".join(part.text for piece in pieces if piece.slot == "memory" for part in piece.body or ())
+
+
+def test_a_search_that_is_set_up_in_the_panel_brings_web_results_into_the_middleware(app: AppTest) -> None:
+    found = (200, {}, {"results": [{"title": "Harbour", "url": "https://example.org", "content": "Ships leave at noon."}]})
+    with serve([found, found]) as (url, came):
+        app.session_state["chat.policy"] = "openwebui-middleware"
+        app.switch_page("pages/chat.py").run()
+        app.text_input(key="chat.search.url").set_value(f"{url}/?q={{query}}").run()
+        app.text_input(key="chat.search.words").set_value("ships").run()
+        app.button(key="chat.search.try").click().run()
+        assert "Results with a text: 1" in bodies(app)
+        say(app, "When do ships leave?")
+    assert [path for path, _, _ in came] == ["/?q=ships", "/?q=When%20do%20ships%20leave%3F"], "one search for the question"
+    plan = open_chats._get_chats()[str(app.session_state["chat.thread"])].chat.plan
+    assert plan is not None
+    stages = {d.edit.facts["stage"]: d.edit.facts["tokens"] for d in plan.decisions if d.rule == "tell_stages"}
+    assert stages["web search"] > 0
 
 
 def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest, data_folder: Path) -> None:

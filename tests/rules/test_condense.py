@@ -194,3 +194,28 @@ def test_every_prompt_is_a_file_and_an_unknown_one_is_named() -> None:
     assert {path.stem for path in PROMPTS.glob("*.txt")} >= {"summarise", "hand-over"}
     with pytest.raises(PolicyError, match="nonsense"):
         load_prompt("nonsense")
+
+
+@pytest.mark.parametrize("tool_text", ["[tool interaction]", ""])
+def test_the_summariser_reads_a_placeholder_for_a_message_with_calls_or_results(tool_text: str) -> None:
+    builder = Builder("chat", "test")
+    builder.add_message("user", "Look at both. " * 30)
+    call = [{"type": "text", "text": "I look."}, *({"type": "tool_use", "id": i, "name": "read", "input": {}} for i in "ab")]
+    builder.add_message("assistant", call)
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": i, "content": f"secret {i} " * 40} for i in "ab"])
+    builder.set_request(builder.add_message("assistant", "Both are empty. " * 30))
+    builder.add_message("user", "And now? " * 200)
+    builder.set_request(builder.add_message("assistant", "Now too."))
+    session = builder.build()
+    text = RULE + f'keep_messages = 1\ntool_text = "{tool_text}"'
+    (ask,) = asks(make_plans(session, build_ledger(session, CHARS), parse("t", text)))
+    lines = ask.content.splitlines()
+    if tool_text:
+        assert lines[1:3] == ["assistant: [tool interaction]", "user: [tool interaction]"], (
+            "one for each message, not each block"
+        )
+        assert "secret" not in ask.content
+    else:
+        assert "secret a" in ask.content
+    assert lines[0].startswith("user: Look at both.")
+    assert lines[-1].startswith("assistant: Both are empty.")

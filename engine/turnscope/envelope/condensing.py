@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -40,6 +40,7 @@ class SummaryOptions:
         cap: The most tokens of the summary.
         shape: `user` = a user's message, `pair` = a user's message and an answer, `system` = a part of the system prompt.
         clip: The most characters of a tool result that the summariser reads; 0 = all.
+        tool_text: What the summariser reads in place of a message with calls or results; "" = these, clipped.
         recursive: Read the old summary instead of what it replaces.
         include_dropped: Read dropped blocks as well.
         slot: A note on the summary's piece.
@@ -53,6 +54,7 @@ class SummaryOptions:
     cap: int = 1_000
     shape: Shape = "user"  # a user's message, a user's and an answer, or a part of the system prompt
     clip: int = 2_000  # characters of a tool result that the summariser reads; 0 = all
+    tool_text: str = ""  # read in place of a message with calls or results; "" = these
     recursive: bool = True  # read the old summary instead of what it stands for
     include_dropped: bool = False  # read what was dropped as well
     slot: str = ""  # a note on the summary's piece
@@ -377,16 +379,40 @@ def describe_answer(answer: Answer) -> dict[str, Any]:
 
 def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> Iterator[str]:
     """The conversation as `role: text` lines: what is sent, and dropped blocks if the options ask for them."""
+    shown = -1  # number of the newest message for which `tool_text` stands
     for piece in envelope.iter_pieces(span):
         at, stop = max(piece.start, span.start), min(piece.stop, span.stop)
         old = get_summary(piece)
-        if piece.body is None or (old and not how.recursive) or (piece.body == () and how.include_dropped):
-            for part in ctx.index.find_conversation_spans(at, stop):
-                yield from filter(None, (_render_line(block, how.clip) for block in ctx.session.blocks[part.start : part.stop]))
+        if how.tool_text and not old and (piece.body != () or how.include_dropped):
+            for block in _iter_conversation(ctx, at, stop):
+                if not _has_tools(ctx, block):
+                    yield from filter(None, () if piece.body else (_render_line(block, how.clip),))
+                elif block.message > shown:
+                    shown = block.message
+                    yield f"{block.role}: {how.tool_text}"
+            if piece.body and not _has_tools(ctx, ctx.session.blocks[piece.start]):
+                yield from _render_parts(piece.body)
+        elif piece.body is None or (old and not how.recursive) or (piece.body == () and how.include_dropped):
+            yield from filter(None, (_render_line(block, how.clip) for block in _iter_conversation(ctx, at, stop)))
         elif old:
             yield "summary: " + strip_summary_frame(old, how.frame)
         else:
-            yield from (f"{part.role}: {part.text}" for part in piece.body or () if part.text.strip())
+            yield from _render_parts(piece.body or ())
+
+
+def _iter_conversation(ctx: Ctx, start: int, stop: int) -> Iterator[Block]:
+    for part in ctx.index.find_conversation_spans(start, stop):
+        yield from ctx.session.blocks[part.start : part.stop]
+
+
+def _has_tools(ctx: Ctx, block: Block) -> bool:
+    """Whether the message of a block holds calls or results."""
+    message = ctx.session.messages[block.message]
+    return any(one.kind in ("tool_use", "tool_result") for one in ctx.session.blocks[message.start : message.stop])
+
+
+def _render_parts(body: Sequence[Part]) -> Iterator[str]:
+    yield from (f"{part.role}: {part.text}" for part in body if part.text.strip())
 
 
 def _render_line(block: Block, clip: int) -> str:

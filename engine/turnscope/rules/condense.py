@@ -43,6 +43,7 @@ class Params:
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
     clip: Annotated[int, "maximum characters of a tool result that the summariser reads (0 = all)"] = 2_000
+    tool_text: Annotated[str, "what it reads in place of a message with calls or results (empty = these)"] = ""
 
 
 class Load(NamedTuple):
@@ -79,6 +80,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         cap=params.cap,
         shape=params.shape,
         clip=params.clip,
+        tool_text=params.tool_text,
         recursive=params.recursive,
         frame=params.frame,
         reply=params.reply,
