@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -264,7 +264,8 @@ def make_mlflow(folder: Path, url: str) -> Path:
     import openai
 
     mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-    mlflow.set_experiment("made")
+    made = mlflow.create_experiment("made", artifact_location=(folder / "artifacts").as_uri())
+    mlflow.set_experiment(experiment_id=made)
     mlflow.openai.autolog()
     client = openai.OpenAI(base_url=url, api_key="none")
     with mlflow.start_span(name="run"):
@@ -351,6 +352,14 @@ def check_log(path: Path, name: str) -> list[str]:
     return [*wrong, *skipped]
 
 
+def describe_version(name: str) -> str:
+    """A library's name with the version that is installed."""
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"{name} (not installed)"
+
+
 def main(arguments: list[str]) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as held, serve() as url:
@@ -363,7 +372,7 @@ def main(arguments: list[str]) -> int:
             except Exception as error:  # noqa: BLE001 - the next library is tried as well
                 wrong = [f"{type(error).__name__}: {str(error)[:300]}", traceback.format_exc(limit=-2)]
             failed += bool(wrong)
-            print(f"{name} {version(name)}: {'; '.join(wrong) or 'opens right'}", flush=True)
+            print(f"{describe_version(name)}: {'; '.join(wrong) or 'opens right'}", flush=True)
     return int(bool(failed))
 
 

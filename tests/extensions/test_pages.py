@@ -17,7 +17,7 @@ def test_the_policies_page_lists_a_packages_policy_and_shows_its_rule(plugin: Pa
     st.cache_resource.clear()
     assert "Package turnscope-diary 1.0" in open_page(app, "policies").selectbox(key="policies.tool").options
     shown = bodies(open_page(app, "policies", policy="remind-of-task"))
-    assert "<h3>Remind of the task</h3>" in shown
+    assert "<h2>Remind of the task</h2>" in shown
     assert "<b>say the task again</b>" in shown
     assert "an example, in turnscope-diary 1.0" in shown
     st.cache_resource.clear()

@@ -89,6 +89,7 @@ def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest,
     app.run()
     assert not app.exception
     assert "› is what was inserted" in bodies(app)
+    app.switch_page("pages/envelope.py").run()
     assert re.search("inserts<em>memory \\d+</em>", bodies(app))
 
 

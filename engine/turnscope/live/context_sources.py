@@ -1,6 +1,7 @@
 """Context for a question from one folder: rule files, the workspace, and the files, trees and searches that the question names.
 
-A question names them as `@file path` or `@path/with.ending`, `@tree folder`, `@search words`. Pages and issues are texts
+A question names them as `@file path`, `@path/with.ending` or just `path/with.ending` where there is such a file, `@tree folder`,
+`@search words`. Pages and issues are texts
 that the user pasted. Only files below the folder are read. Documents are the parts of its files that have to do with the
 question. `search` brings web results, from a search that the user set up (`web_search`); nothing else uses the network.
 """
@@ -20,6 +21,7 @@ from turnscope.live.tools import Toolbox
 from turnscope.session.model import Answer, Ask
 
 _FILE = re.compile(r"@(?:file\s+)?([\w.-]+(?:/[\w.-]+)*\.\w+)")
+_PATH = re.compile(r"(?<![\w@/.:-])((?:[\w.-]+/)*[\w-]+(?:\.\w+)+)(?![\w/-])")  # without `@`, and no part of an address
 _TREE = re.compile(r"@tree(?:\s+([\w./-]+))?")
 _SEARCH = re.compile(r"@search\s+[\"'`]?([^\"'`\n]+)")
 TREE_DEPTH = 2  # levels of folders that a tree shows
@@ -66,9 +68,11 @@ class ContextSources:
         elif kind == "workspace":
             yield ContextItem(kind, folder.name, "\n".join(_list_tree(folder, TREE_DEPTH)))
         elif kind == "file":
-            for path in dict.fromkeys(_FILE.findall(question)):
+            named = dict.fromkeys(_FILE.findall(question))
+            for path in (*named, *(path for path in dict.fromkeys(_PATH.findall(question)) if path not in named)):
                 text, failed = box.run("read_file", {"path": path})
-                yield ContextItem(kind, path, f"[not read: {text}]" if failed else text[:LONGEST])
+                if path in named or not failed:  # words such as "e.g" look like paths, too
+                    yield ContextItem(kind, path, f"[not read: {text}]" if failed else text[:LONGEST])
         elif kind == "tree":
             for found in _TREE.finditer(question):
                 inside = _resolve_folder(folder, found[1] or ".")

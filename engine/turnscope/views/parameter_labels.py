@@ -38,6 +38,7 @@ LABELS: Mapping[str, str] = {
     "strip_stale_thinking.bound": "Only for models that bind thinking to its prefix",
     "strip_old_thinking.keep": "Keep thinking of the newest (turns)",
     "condense.share": f"Condense at fill of the budget ({_SHARE})",
+    "condense.tool_text": "Text in place of calls and results (empty = these)",
     "condense.pairs": "Condense above (pairs of messages)",
     "condense.of": "What the share is of",
     "condense.above": "Condense above (tokens of messages)",
