@@ -532,7 +532,7 @@ def wait_for_theme(page: Page, scheme: Literal["dark", "light"]) -> None:
             const light = getComputedStyle(app).backgroundColor.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
             const own = getComputedStyle(document.documentElement).getPropertyValue('--ts-ground').trim();
             const wide = !chart || Math.abs(chart._fullLayout.width - chart.parentElement.clientWidth) < 2;
-            const fading = document.getAnimations().some(each => each instanceof CSSTransition);
+            const fading = document.getAnimations().some(each => each instanceof CSSTransition && each.playState === 'running');
             return light !== dark && own.startsWith('#F') !== dark && wide && !fading }""",
         arg=scheme == "dark",
     )

@@ -99,7 +99,7 @@ FRESH = [
     if any(p.rule.memory == "fresh" and not p.rule.sends and p.rule.name not in REPAIRS for p in load(name).rules)
 ]  # what repairs finds nothing to do in a session that is whole
 IN_TOKENS = {"multi-turn-summary-listing": {"2.above": 4_000}}  # what is no share of a window, made for a small session
-LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 24, system=True)
+LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 14, system=True)
 
 
 def agree(session: Session, told: list[Plan], anew: list[Plan]) -> None:

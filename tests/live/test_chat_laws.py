@@ -34,10 +34,10 @@ STORED = 4  # every so many courses the chat is stored, and may branch
 def make_course(name: str, seed: int) -> Course:
     """A short course: the window is small, so that each policy cuts."""
     random = Random(f"{name} {seed}")
-    window = random.choice((0, 6_000, 8_000, 12_000))
+    window = random.choice((0, 5_000, 7_000, 10_000))
     words = 700 if window else 1_500
     thinking = random.random() < 0.5
-    return Course(name, seed, 7, random.choice(MODELS), window, thinking, 0.6, words, stored=seed % STORED == 0)
+    return Course(name, seed, 6, random.choice(MODELS), window, thinking, 0.6, words, stored=seed % STORED == 0)
 
 
 @pytest.mark.parametrize("name", list_offered())

@@ -219,7 +219,9 @@ def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it
     assert list_items("workspace", "") == [("workspace", "ferry", "CLAUDE.md\nsrc/\n  pool.py")]
     assert list_items("file", "Look at @src/pool.py now")[0][2] == "def open_pool(): ...\n"
     bare = "Does src/pool.py, e.g. its pool, need v1.2 of https://example.org/src/pool.py or ../secret.txt? See src/pool.py."
-    assert list_items("file", bare) == [("file", "src/pool.py", "def open_pool(): ...\n")], "a path without @ of a file that is there"
+    assert list_items("file", bare) == [("file", "src/pool.py", "def open_pool(): ...\n")], (
+        "a path without @ of a file that is there"
+    )
     assert list_items("tree", "@tree src") == [("tree", "src", "pool.py")]
     assert "src/pool.py:1" in list_items("search", "@search open_pool")[0][2]
     assert list_items("issue", "") == [("issue", "#7", "It leaks.")]

@@ -298,7 +298,7 @@ def test_every_policy_is_listed_by_system_and_has_a_page(app: AppTest) -> None:
     app.run()
     assert not app.exception
     assert "<h2>Cline SDK (agentic)</h2>" in bodies(app)
-    assert "<h4>Rules, in order</h4>" in bodies(app)
+    assert "<h3>Rules, in order</h3>" in bodies(app)
     assert "session: " not in bodies(app), "no notation of tests"
     assert "policies=as-recorded%2Ccodex%2Croo" in bodies(app)
     app.button(key="policies.close").click().run()
