@@ -1,9 +1,9 @@
 """Context for a question from one folder: rule files, the workspace, and the files, trees and searches that the question names.
 
-A question names them as `@file path`, `@path/with.ending` or just `path/with.ending` where there is such a file, `@tree folder`,
-`@search words`. Pages and issues are texts
-that the user pasted. Only files below the folder are read. Documents are the parts of its files that have to do with the
-question. `search` brings web results, from a search that the user set up (`web_search`); nothing else uses the network.
+A question names them as `@file path`, `@path/with.ending`, `@tree folder`, `@search words`, or a file by its path alone where
+there is such a file. Pages and issues are texts that the user pasted. Only files below the folder are read. Documents are the
+parts of its files that have to do with the question. `search` brings web results, from a search that the user set up
+(`web_search`); nothing else uses the network.
 """
 
 from __future__ import annotations
