@@ -115,7 +115,7 @@ class WebSearch:
         return find_results(_parse(text), self.path)
 
     def _call_tool(self, client: httpx2.Client, query: str, deadline: float) -> Any:
-        """Begin a session with the MCP server, call the tool and end the session."""
+        """Begin a session with the MCP server and call the tool. The server forgets the session by itself."""
         url, head = self.url.strip(), {"accept": "application/json, text/event-stream", "mcp-protocol-version": MCP_VERSION}
 
         def post(number: int, method: str, params: Mapping[str, Any]) -> Any:
