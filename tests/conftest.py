@@ -524,18 +524,30 @@ def look(page: Page, width: int, scheme: Literal["dark", "light"]) -> None:
     page.emulate_media(color_scheme=scheme)
 
 
+# What of a page has taken on a theme; in place of true, what has not.
+LOOKS = """dark => {
+    const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
+    const background = getComputedStyle(app).backgroundColor;
+    const light = background.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
+    const own = getComputedStyle(document.documentElement).getPropertyValue('--ts-ground').trim();
+    const widths = chart ? [chart._fullLayout.width, chart.parentElement.clientWidth] : [0, 0];
+    const fading = document.getAnimations().filter(each => each instanceof CSSTransition && each.playState === 'running');
+    return {
+        background: light !== dark || background,
+        own: own.startsWith('#F') !== dark || own,
+        chart: Math.abs(widths[0] - widths[1]) < 2 || widths,
+        fading: !fading.length || fading.map(each => [each.transitionProperty, each.effect.target.outerHTML.slice(0, 200)]) } }"""
+
+
 def wait_for_theme(page: Page, scheme: Literal["dark", "light"]) -> None:
     """Wait until the page, with the colours of its own, has taken on the theme and, if it has a chart, the width."""
-    page.wait_for_function(
-        """dark => {
-            const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
-            const light = getComputedStyle(app).backgroundColor.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
-            const own = getComputedStyle(document.documentElement).getPropertyValue('--ts-ground').trim();
-            const wide = !chart || Math.abs(chart._fullLayout.width - chart.parentElement.clientWidth) < 2;
-            const fading = document.getAnimations().some(each => each instanceof CSSTransition && each.playState === 'running');
-            return light !== dark && own.startsWith('#F') !== dark && wide && !fading }""",
-        arg=scheme == "dark",
-    )
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.wait_for_function(f"dark => Object.values(({LOOKS})(dark)).every(each => each === true)", arg=scheme == "dark")
+    except TimeoutError as error:
+        error.add_note(f"what the page says: {page.evaluate(LOOKS, scheme == 'dark')}")
+        raise
     idle(page)
 
 

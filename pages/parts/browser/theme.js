@@ -1,19 +1,16 @@
-// The colours of charts and texts come from the app: where they are not those of the theme that is shown, because the system
-// changed its own, the app is asked for them again.
+// The colours of charts and texts come from the app: where they are not those of the theme that is shown, because the system's
+// or the one chosen in the menu changed, the app is asked for them again. Streamlit gives its outermost element another class
+// then, on a large page a second later. Its `color-scheme` is the new one at once, where a background may still fade.
 
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const SETTLE = 150; // milliseconds: Streamlit takes on the theme first
+const SETTLE = 150; // milliseconds until the style that belongs to a class is there
 const MOST = 3; // times that it is asked, until the colours are right
 let asked = 0;
 let stop = null; // this function runs again on every rerun
 
-function themeShown() {
-  const ground = getComputedStyle(document.querySelector("[data-testid=stApp]")).backgroundColor;
-  return Number(ground.match(/\d+/)?.[0]) > 127 ? "light" : "dark";
-}
-
 export default function ({ data, setTriggerValue }) {
   stop?.();
+  const app = document.querySelector("[data-testid=stApp]");
+  const themeShown = () => getComputedStyle(app).colorScheme;
   let timer = 0;
   function check() {
     if (themeShown() === data.theme) asked = 0;
@@ -23,10 +20,11 @@ export default function ({ data, setTriggerValue }) {
     clearTimeout(timer);
     timer = setTimeout(check, SETTLE);
   }
+  const watch = new MutationObserver(settle);
   stop = () => {
     clearTimeout(timer);
-    dark.removeEventListener("change", settle);
+    watch.disconnect();
   };
-  dark.addEventListener("change", settle);
+  watch.observe(app, { attributes: true, attributeFilter: ["class"] });
   settle();
 }
