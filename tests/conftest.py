@@ -536,16 +536,16 @@ LOOKS = """dark => {
         background: light !== dark || background,
         own: own.startsWith('#F') !== dark || own,
         chart: Math.abs(widths[0] - widths[1]) < 2 || widths,
-        fading: !fading.length || fading.map(each => [each.transitionProperty, each.effect.target.outerHTML.slice(0, 200)]) } }"""
+        fading: !fading.length || fading.map(each => [each.transitionProperty, each.effect.target.className]) } }"""
 
 
 def wait_for_theme(page: Page, scheme: Literal["dark", "light"]) -> None:
     """Wait until the page, with the colours of its own, has taken on the theme and, if it has a chart, the width."""
-    from playwright.sync_api import TimeoutError
+    from playwright.sync_api import Error
 
     try:
         page.wait_for_function(f"dark => Object.values(({LOOKS})(dark)).every(each => each === true)", arg=scheme == "dark")
-    except TimeoutError as error:
+    except Error as error:
         error.add_note(f"what the page says: {page.evaluate(LOOKS, scheme == 'dark')}")
         raise
     idle(page)
