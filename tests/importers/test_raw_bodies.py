@@ -1,10 +1,11 @@
-"""Folders of raw bodies: each body as it was sent, under the id of the transcript's session."""
+"""Folders of raw bodies: each body as it was sent, under the id of the transcript's session, which gets them, too."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import turnscope
@@ -12,6 +13,10 @@ from conftest import shared
 from importers import exact_log
 from turnscope.library.checking import Limits, check
 from turnscope.planning.render import build_body
+from turnscope.reading.registry import find_related
+from turnscope.reading.source import Source
+from turnscope.session.model import Session
+from turnscope.views.exactness import describe_exactness
 
 
 def write(folder: Path) -> exact_log.Log:
@@ -24,10 +29,92 @@ def write(folder: Path) -> exact_log.Log:
         content = [line["message"] for line in log.lines if line["type"] == "assistant" and line["requestRef"] == f"r{number}"]
         answer = {**content[0], "type": "message", "content": [block for one in content for block in one["content"]]}
         (raw / f"{number}.response.json").write_text(json.dumps(answer), encoding="utf-8")
-        row = {"session_id": path.stem, "request_file": f"{number}.request.json", "response_file": f"{number}.response.json"}
+        names = {"session_id": path.stem, "message_id": f"msg_r{number}"}
+        row = names | {"request_file": f"{number}.request.json", "response_file": f"{number}.response.json"}
         index.append(row | {"timestamp": f"2026-11-20T10:00:{number:02}.000Z"})
     (raw / "index.jsonl").write_text("".join(json.dumps(row) + "\n" for row in index), encoding="utf-8")
     return log
+
+
+def write_bare(folder: Path, raw: Path) -> exact_log.Log:
+    """A transcript without records of requests where the tool keeps it, and the bodies in a folder of their own."""
+    folder.mkdir()
+    log = write(folder)
+    kept = [line for line in log.lines if not line["type"].startswith("api-request")]
+    transcript = folder / "tool" / "projects" / "place" / "s1.jsonl"
+    transcript.parent.mkdir(parents=True)
+    transcript.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    (folder / "s1.jsonl").unlink()
+    if raw != folder / "raw":
+        shutil.move(folder / "raw", raw)
+    return log
+
+
+def render(session: Session) -> list[dict[str, Any]]:
+    return [build_body(plan, session, as_recorded=True) for plan in turnscope.replay(session).plans]
+
+
+@pytest.mark.parametrize("name", ["both/tool/projects/place/s1.jsonl", "both", "both.zip"])
+def test_a_transcript_near_the_folder_gets_its_bodies(tmp_path: Path, name: str) -> None:
+    log = write_bare(tmp_path / "both", tmp_path / "both" / "raw")
+    shutil.make_archive(str(tmp_path / "both"), "zip", tmp_path / "both")
+    session = next(session for session in turnscope.load_all(tmp_path / name) if session.source == "claude-code")
+    assert render(session) == log.sent
+    assert describe_exactness(session).sentence == "the log holds the body of each of its 4 requests"
+
+
+@pytest.mark.parametrize("told", ["environment", "settings"])
+def test_the_folder_is_where_the_tool_is_set_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    raw = tmp_path / "elsewhere" / "deep" / "raw"
+    raw.parent.mkdir(parents=True)
+    log = write_bare(tmp_path / "one", raw)
+    value = {"OTEL_LOG_RAW_API_BODIES": f"file:{raw}"}
+    if told == "environment":
+        monkeypatch.setenv(*value.popitem())
+    else:
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "settings.json").write_text(json.dumps({"env": value}), encoding="utf-8")
+    assert render(turnscope.load(tmp_path / "one" / "tool" / "projects" / "place" / "s1.jsonl")) == log.sent
+
+
+def test_a_request_without_a_body_is_inferred_and_said_to_be(tmp_path: Path) -> None:
+    log = write_bare(tmp_path / "both", tmp_path / "both" / "raw")
+    (tmp_path / "both" / "raw" / "1.request.json").unlink()
+    session = turnscope.load(tmp_path / "both" / "tool" / "projects" / "place" / "s1.jsonl")
+    bodies = render(session)
+    assert [bodies[n] for n in (0, 2, 3)] == [log.sent[n] for n in (0, 2, 3)]
+    known = describe_exactness(session)
+    assert known.sentence == "raw bodies hold 3 of 4 requests; 1 without a record are inferred"
+    assert (known.unproven, known.as_sent) == (1, False)
+
+
+def test_redacted_thinking_has_the_text_of_the_transcript(tmp_path: Path) -> None:
+    write_bare(tmp_path / "both", tmp_path / "both" / "raw")
+    transcript = tmp_path / "both" / "tool" / "projects" / "place" / "s1.jsonl"
+    lines = list(map(json.loads, transcript.read_text("utf-8").splitlines()))
+    thought = {"type": "thinking", "thinking": "The first file first.", "signature": "abc"}
+    answer = next(line for line in lines if line["type"] == "assistant")
+    answer["message"]["content"] = [thought]
+    transcript.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for number in (1, 2, 3):
+        body = tmp_path / "both" / "raw" / f"{number}.request.json"
+        document = json.loads(body.read_text("utf-8"))
+        document["messages"][1]["content"][0] = {**thought, "thinking": "<REDACTED>"}
+        body.write_text(json.dumps(document), encoding="utf-8")
+    session = turnscope.load(transcript)
+    assert describe_exactness(session).bodies == 4
+    assert [block.text for block in session.blocks if block.kind == "thinking"] == ["The first file first."]
+
+
+def test_what_belongs_to_a_transcript_are_its_own_bodies(tmp_path: Path) -> None:
+    write_bare(tmp_path / "both", tmp_path / "both" / "raw")
+    index = tmp_path / "both" / "raw" / "index.jsonl"
+    row = {"session_id": "s2", "message_id": "m", "request_file": "other.request.json"}
+    index.write_text(index.read_text("utf-8") + json.dumps(row) + "\n", encoding="utf-8")
+    (index.parent / "other.request.json").write_text("{}", encoding="utf-8")
+    found = find_related(Source(tmp_path / "both" / "tool" / "projects" / "place" / "s1.jsonl"))
+    assert [file.path.name for file in found] == [f"{n}.request.json" for n in range(4)]  # the index grows with others
 
 
 @pytest.mark.parametrize("name", ["raw", "raw/index.jsonl"])
@@ -77,7 +164,16 @@ def test_a_recorded_folder_says_what_its_transcript_says(tmp_path: Path) -> None
         raw = turnscope.load(run.transcripts / "raw")
         transcript = next(run.transcripts.glob(".claude/projects/*/*.jsonl"))
         told = turnscope.load(transcript)
+        bare = Path(shutil.copytree(run.transcripts, tmp_path / "bare")).glob(".claude/projects/*/*.jsonl").__next__()
+        lines = bare.read_text("utf-8").splitlines(keepends=True)
+        bare.write_text("".join(line for line in lines if '"type":"api-request' not in line), encoding="utf-8")
+        joined = turnscope.load(bare)
+        sent = [row["body"] for row in run.main]
     assert (raw.id, [r.usage for r in raw.requests]) == (told.id, [r.usage for r in told.requests])
+    assert describe_exactness(joined).bodies == 6
+    for body, wire in zip(render(joined), sent, strict=True):
+        body.pop("betas")  # a header of the request, as the tool writes it into the body
+        assert body == wire
 
 
 def test_a_name_that_leads_out_of_the_folder_is_a_note(tmp_path: Path) -> None:

@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from turnscope.importers import Importer
 from turnscope.reading.anthropic_calls import convert_call
-from turnscope.reading.calls import Exchange, as_text, describe_failure, is_body, parse_time
+from turnscope.reading.calls import Exchange, as_text, describe_failure, parse_time
 from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.conversations import Call, Conversations, group_calls
+from turnscope.reading.raw_bodies import INDEX, open_body, read_request, restore_thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import EXACT_REQUESTS, Note, Session
 from turnscope.session.thread import Thread
 
 NAME = "raw-bodies"
-INDEX = "index.jsonl"
-REDACTED = "<REDACTED>"  # stands in place of all thinking
 ENDS = (".request.json", ".response.json")
 
 
@@ -115,33 +114,18 @@ def _find_session(body: Any) -> str:
         return user.rpartition("session_")[2]
 
 
-def _open_body(source: Source, name: str) -> Source | None:
-    """The file of that name in the folder; None for a name that leads out of it."""
-    return source.open_sibling(name) if name == PurePath(name).name else None
-
-
 def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note:
     """The call that a line of the index names."""
-    request = _open_body(source, record["request_file"])
-    body = request.document if request is not None else None
-    if not isinstance(body, dict) or not is_body(body):
+    body = read_request(source, record["request_file"])
+    if body is None:
         return Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
     name = record.get("response_file")
-    answer = _open_body(source, name) if isinstance(name, str) else None
-    response = _clear_redacted(answer.document) if answer is not None else None
-    body = {**body, "messages": [_clear_redacted(message) for message in body["messages"]]}
+    answer = open_body(source, name) if isinstance(name, str) else None
+    response = restore_thinking(answer.document, {}) if answer is not None else None
+    body = {**body, "messages": [restore_thinking(message, {}) for message in body["messages"]]}
     found = Exchange(body, response, line, None, parse_time(record.get("timestamp")))
     found.error = describe_failure(found)
     return convert_call(found)
-
-
-def _clear_redacted(message: Any) -> Any:
-    """A message whose redacted thinking has no text."""
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list) or not any(as_mapping(block).get("thinking") == REDACTED for block in content):
-        return message
-    cleared = [{**block, "thinking": ""} if as_mapping(block).get("thinking") == REDACTED else block for block in content]
-    return {**message, "content": cleared}
 
 
 IMPORTER = Importer(

@@ -199,7 +199,8 @@ class Archive(Source):
 
     def find_siblings(self, pattern: str) -> list[Source]:
         folder = posixpath.dirname(pattern)
-        names = sorted(self.members) if set(folder) & set("*?[") else self._folders.get(folder, ())
+        folders = [one for one in sorted(self._folders) if _matches(one, folder)] if set(folder) & set("*?[") else [folder]
+        names = (name for one in folders for name in self._folders.get(one, ()))
         return [Member(self, name) for name in names if _matches(name, pattern)]
 
 

@@ -7,6 +7,7 @@ The module reads and knows no format: an importer decides what a record means. F
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -204,9 +205,10 @@ class Source:
             return None
 
     def find_siblings(self, pattern: str) -> list[Source]:
-        """Find files that match a pattern (`*`, `?`) from the file's folder, by name."""
+        """Find files that match a pattern (`*`, `?`, `..` at its start) from the file's folder, by name."""
         try:
-            return [Source(path) for path in sorted(self.path.parent.glob(pattern)) if path.is_file()]
+            found = (Path(os.path.normpath(path)) for path in self.path.parent.glob(pattern))
+            return [Source(path) for path in sorted(found) if path.is_file()]
         except (OSError, ValueError):
             return []
 

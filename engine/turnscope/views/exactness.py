@@ -22,8 +22,8 @@ OTHER_WAY = "exact with a log of the API's requests, as a gateway keeps it"
 class Exactness:
     """How many of a session's `requests` are known `whole`, and how many of these are `proven` by a digest in the log.
 
-    `static`: whether its log holds the system prompt and the tools. `source`: its format. `bodies`: the log is one of bodies.
-    `inferred`: requests without a record beside others that have one.
+    `static`: whether its log holds the system prompt and the tools. `source`: its format. `bodies`: how many of the whole ones
+    were recorded as one body. `inferred`: requests without a record beside others that have one.
     """
 
     requests: int
@@ -31,7 +31,7 @@ class Exactness:
     proven: int
     static: bool
     source: str = ""
-    bodies: bool = False
+    bodies: int = 0
     inferred: int = 0
 
     @property
@@ -47,30 +47,39 @@ class Exactness:
     @property
     def unproven(self) -> int:
         """How many requests are neither bodies of the log nor rebuilt with an equal digest."""
-        return self.requests - (self.whole if self.bodies else self.proven)
+        return self.requests - self.proven - self.bodies
 
     @property
     def label(self) -> str:
         """A few words for a chip."""
-        if self.whole and not self.bodies:
-            return f"{'as sent' if self.as_sent else 'rebuilt'}, {self.proven:,} of {self.requests:,} proven"
-        if self.complete:
+        if self.bodies and self.as_sent:
             return "as sent"
+        if self.whole:
+            known = self.proven + self.bodies
+            return f"{'as sent' if self.as_sent else 'rebuilt'}, {known:,} of {self.requests:,} proven"
         return "system + tools in the log" if self.static else "system + tools inferred"
 
     @property
     def sentence(self) -> str:
         """What was measured, and how."""
         if self.proven:
-            others = f"; {self.inferred:,} without a record are inferred" if self.inferred else ""
-            return f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}{others}"
-        if self.complete and self.bodies:
+            bodies = f", raw bodies for {self.bodies:,}" if self.bodies else ""
+            return (
+                f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}{bodies}{self._others}"
+            )
+        if self.complete and self.bodies == self.requests:
             return f"the log holds the body of each of its {self.requests:,} requests"
+        if self.bodies:
+            return f"raw bodies hold {self.bodies:,} of {self.requests:,} requests{self._others}"
         if self.complete:
             return f"{self.whole:,} requests rebuilt, none with an equal digest"
         if self.static:
             return "system prompt and tools are in the log; messages are as in its transcript"
         return "the log holds neither system prompt nor tools: their size is inferred from the billed tokens"
+
+    @property
+    def _others(self) -> str:
+        return f"; {self.inferred:,} without a record are inferred" if self.inferred else ""
 
     @property
     def way(self) -> str:
@@ -81,9 +90,10 @@ class Exactness:
 def describe_exactness(session: Session) -> Exactness:
     """How exactly the requests of a session's own path are known."""
     recorded = session.about.get(EXACT_REQUESTS)
-    bodies, requests = session.source in API_LOGS, len(session.requests)
-    whole = requests if bodies else recorded["requests"] if isinstance(recorded, dict) else 0
-    proven = recorded["proven"] if isinstance(recorded, dict) else 0
+    counts = recorded if isinstance(recorded, dict) else {}
+    requests = len(session.requests)
+    whole, bodies = (requests, requests) if session.source in API_LOGS else (counts.get("requests", 0), counts.get("bodies", 0))
+    proven = counts.get("proven", 0)
     static = {block.bucket for block in session.blocks} >= {Bucket.SYSTEM, Bucket.TOOLS}
     return Exactness(requests, min(whole, requests), proven, static, session.source, bodies, len(list_inferred(session)))
 
@@ -125,6 +135,6 @@ def sum_exactness(session: Session) -> Exactness:
         sum(one.proven for one in found),
         all(one.static for one in found),
         session.source,
-        all(one.bodies for one in found),
+        sum(one.bodies for one in found),
         sum(one.inferred for one in found),
     )

@@ -5,7 +5,8 @@ is several lines (one per content block) that share `message.id` and need not be
 lines of any type; nothing is removed from the file when the tool compacts.
 
 `lines` reads, `attachments` and `wordings` say what the tool injected, `tree` finds the paths, `paths` builds
-messages and requests, `edits` finds what left the window, `agents` finds subagents, `following` goes on where a file grew.
+messages and requests, `edits` finds what left the window, `agents` finds subagents, `body_folders` finds raw bodies,
+`following` goes on where a file grew.
 A folder, and longer than a mapping, for the tree of lines, the tool's own wordings, and files that grow.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from turnscope.importers import Importer, Place
 from turnscope.importers.claude_code.agents import find_agent_files
+from turnscope.importers.claude_code.body_folders import find_body_files, find_config_folders
 from turnscope.importers.claude_code.following import SessionFollower, SessionReading
 from turnscope.importers.claude_code.lines import scan
 from turnscope.importers.claude_code.paths import NAME
@@ -24,7 +26,6 @@ from turnscope.reading.source import Entry, Source
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
-CONFIG = "CLAUDE_CONFIG_DIR"  # the tool's own variable: folders, separated by commas
 ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-operation": "sessionId"}  # lines without a message
 
 
@@ -51,14 +52,14 @@ def _score(record: Any) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    folders = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
-    for root in folders or [machine.home / ".claude", machine.home / ".config" / "claude"]:
+    for root in find_config_folders(machine):
         yield Place(root / "projects", "*/*.jsonl", find_main_path)
 
 
 def find_related(source: Source) -> Iterator[Source]:
-    """Files of subagents."""
-    return iter(find_agent_files(source))
+    """Files of subagents, and recorded bodies."""
+    yield from find_agent_files(source)
+    yield from find_body_files(source)
 
 
 def find_main_path(path: Path) -> Path:
@@ -83,7 +84,7 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".jsonl",),
     follow=SessionFollower,
-    version=10,
+    version=11,
     wants="record with `parentUuid` and `sessionId`",
     right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
     "retries, rewinds as branches, subagents",

@@ -101,7 +101,7 @@ def _read_agent_files(source: Source, file: File, known: set[str], agents: Agent
                 agents.spawned.setdefault(id, call)
             forks = (fork.own for fork in layout.session.forks)
             known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was sent
-            yield attach_exact_requests(add_notes(layout.session, scanned), scanned)
+            yield attach_exact_requests(add_notes(layout.session, scanned), scanned, source)
 
 
 def _read_meta(source: Source, agent: str) -> list[tuple[str, str]]:

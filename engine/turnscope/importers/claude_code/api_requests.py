@@ -16,7 +16,7 @@ the digest, `cutRequestDigest`, is that of the cut body.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -39,6 +39,7 @@ class ApiRequest(Struct, frozen=True):
 
     `source`: what requested it, such as `sdk`, `repl_main_thread` or `agent:builtin:general-purpose`. `withheld`: parameters
     that the record leaves out. `cut`: whether it leaves out texts of messages, so that its body is not the one that was sent.
+    `raw`: it was recorded as one body, which needs no digest.
     """
 
     id: str
@@ -52,6 +53,7 @@ class ApiRequest(Struct, frozen=True):
     digest: str
     withheld: tuple[str, ...] = ()
     cut: bool = False
+    raw: bool = False
 
 
 @dataclass(slots=True)
@@ -146,6 +148,26 @@ class ApiRequests:
             found = ((hash, other.find(hash)) for hash in request.messages if hash not in self.messages)
             self.messages |= {hash: message for hash, message in found if message is not None}
 
+    def add_body(self, id: str, body: Mapping[str, Any], line: int, source: str) -> None:
+        """Take in a request that was recorded as one body. What it shares with others is kept once.
+
+        Args:
+            id: A name for it.
+            body: The body, as it was sent.
+            line: The line of the transcript that its answer begins in.
+            source: What requested it.
+        """
+        hashes = []
+        for message in body["messages"]:
+            hashes.append(hash_message(message))
+            self.messages.setdefault(hashes[-1], _remove_marks(message))
+        shape = {key: _remove_marks(body[key]) for key in ("system", "tools") if key in body}
+        name = sha256(_dump(shape)).hexdigest()
+        self.shapes.setdefault(name, shape)
+        params = {key: value for key, value in body.items() if key not in (*shape, "messages")}
+        marks = tuple(_find_marks(body, ()))
+        self.requests[id] = ApiRequest(id, source, line, None, name, tuple(hashes), params, marks, "", raw=True)
+
     def find(self, hash: str) -> dict[str, JSON] | None:
         """The message with that hash; None where the file does not hold it."""
         if hash not in self.messages and self.unhashed:
@@ -175,7 +197,7 @@ class ApiRequests:
     def count_equal(self, requests: Iterable[ApiRequest]) -> int:
         """How many requests, rebuilt, have the digest that the tool recorded of what it sent."""
         digests = _Digests()
-        rebuilt = ((request, self.rebuild(request)) for request in requests)
+        rebuilt = ((request, self.rebuild(request)) for request in requests if not request.raw)
         return sum(body is not None and digests.digest(request, body) == request.digest for request, body in rebuilt)
 
     def _request(self, record: Mapping[str, Any], line: int) -> ApiRequest:
@@ -264,6 +286,19 @@ def _remove_marks(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {key: _remove_marks(part) for key, part in value.items() if key != "cache_control"}
     return [_remove_marks(part) for part in value] if isinstance(value, list) else value
+
+
+def _find_marks(value: JSON, path: tuple[str | int, ...]) -> Iterator[Mark]:
+    """Every `cache_control` of system, tools and messages, with the path of what it stands in."""
+    if isinstance(value, dict):
+        if path and "cache_control" in value:
+            yield path, value["cache_control"]
+        for key, part in value.items():
+            if path or key in ("system", "tools", "messages"):
+                yield from _find_marks(part, (*path, key))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _find_marks(part, (*path, number))
 
 
 def _set_mark(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:

@@ -1,9 +1,10 @@
 """A session whose log records its requests whole: the same requests, with the envelopes that were really sent.
 
-The transcript says which requests make a path, what each was billed and what it was answered; the recorded bodies say what
-each carried, and `unrecorded` infers what those without a record did. Bodies are laid along each other as those of an API log
-are, so that system prompt, tools, reminders and re-injected files are blocks, and what a compaction left out is seen in the
-first body without it. Holds no parsing: `paths` reads the transcript, `api_requests` rebuilds the bodies.
+The transcript says which requests make a path, what each was billed and what it was answered; the recorded bodies, of the log
+or of a folder of raw bodies, say what each carried, and `unrecorded` infers what those without a record did. Bodies are laid
+along each other as those of an API log are, so that system prompt, tools, reminders and re-injected files are blocks, and what
+a compaction left out is seen in the first body without it. Holds no parsing: `paths` reads the transcript, `api_requests`
+rebuilds the bodies.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from turnscope.importers.claude_code.api_requests import ApiRequest
+from turnscope.importers.claude_code.body_folders import add_raw_bodies
 from turnscope.importers.claude_code.lines import File
 from turnscope.importers.claude_code.paths import UNANSWERED
 from turnscope.importers.claude_code.unrecorded import STATIC_ROLES, Unrecorded, find_answer, read_message
@@ -31,7 +33,7 @@ TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
 REFUSED = "the provider refused it, or it was interrupted"
 
 
-def find_origins(source: Source, file: File) -> Iterator[Source]:
+def _find_origins(source: Source, file: File) -> Iterator[Source]:
     """Files in the folder of a resumed or forked session that hold the requests of the answers which it copies.
 
     Args:
@@ -44,18 +46,19 @@ def find_origins(source: Source, file: File) -> Iterator[Source]:
             yield found
 
 
-def attach_exact_requests(session: Session, file: File, origins: Iterable[Source] = ()) -> Session:
+def attach_exact_requests(session: Session, file: File, source: Source) -> Session:
     """The session with the envelopes that its log records, and between them inferred ones; as it is where it records none.
 
     Args:
         session: a session as its transcript has it.
-        file: the lines that it was made of.
-        origins: files that may hold the records of requests that the session copies; see `find_origins`.
+        file: the lines that it was made of; records that lie elsewhere are added to them.
+        source: the main session's file. Records of what it copies, and raw bodies, may lie near it.
     """
-    if not (file.api or file.origins):
-        return session
-    for origin in origins:
+    for origin in _find_origins(source, file):
         file.api.add_origin(origin)
+    add_raw_bodies(source, file)
+    if not file.api:
+        return session
     reading = _Reading(file)
     paths = (session, *(join_path(session, session.forks, number + 1) for number in range(len(session.forks))))
     recorded = [reading.find_bodies(path) for path in paths]
@@ -135,8 +138,9 @@ class _Reading:
     def describe(self, laid: Sequence[ApiRequest], inferred: Sequence[int]) -> dict[str, JSON]:
         """What `EXACT_REQUESTS` says of a path: how many requests are recorded whole, and proven, and which are inferred."""
         whole = [request for request in laid if not request.cut]
+        bodies = sum(request.raw for request in whole)
         counts: dict[str, JSON] = {"requests": len(whole), "proven": self.file.api.count_equal(whole)}
-        return counts | ({"inferred": list(inferred)} if inferred else {})
+        return counts | ({"bodies": bodies} if bodies else {}) | ({"inferred": list(inferred)} if inferred else {})
 
     def body(self, request: ApiRequest) -> RecordedBody | None:
         """A recorded body taken apart, each message and each version of system and tools once."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from turnscope.importers.claude_code.agents import Agents, attach_agents, find_agent_files, find_agents
-from turnscope.importers.claude_code.exact import attach_exact_requests, find_origins
+from turnscope.importers.claude_code.exact import attach_exact_requests
 from turnscope.importers.claude_code.limits import hand_windows_down
 from turnscope.importers.claude_code.lines import Entry, File, feed
 from turnscope.importers.claude_code.paths import NAME, Layout, add_notes, extend_session, lay_out
@@ -54,7 +54,7 @@ class SessionReading:
         self._find_agents(file, apart)
         session = add_notes(session, file, last)
         session = structs.replace(session, notes=(*session.notes, *self.agents.notes))
-        session = attach_exact_requests(session, file, find_origins(self.source, file))
+        session = attach_exact_requests(session, file, self.source)
         return Thread(hand_windows_down(attach_agents(session, self.agents, file.spawned)))
 
     def _build_main(self, file: File, name: str, apart: bool) -> Session | None:
