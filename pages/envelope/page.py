@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from turnscope import figures
+from turnscope.views import cache_layout
 
 from pages.envelope import expensive, findings, panes
 from pages.parts import cards, demo, exports, header, opening, request, savings, shell, theme, url
@@ -51,11 +52,11 @@ def _draw_request(shown: opening.ShownSession, top: DeltaGenerator) -> None:
     """Draw everything that depends on the request."""
     at = url.read_request(shown)
     url.remember_request(shown, at)
-    now = request.summarize(shown, at)
+    now, layout = request.summarize(shown, at), cache_layout.lay_out_cache(shown.trace, shown.view, at)
     top.html(
         cards.render_headline(now, request.find_next_cut(shown, at), {"What was lost": request.find_lost_link(shown, at)})
-        + cards.render_bar(now)
+        + cards.render_bar(now, layout.breakpoints)
         + cards.render_buckets(now, shown.view.counter)
     )
     request.draw_navigator(shown, CHART, at)
-    panes.draw(shown, now)
+    panes.draw(shown, now, layout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from turnscope.numbering import number_request
 from turnscope.views import exact_body, request_summary
+from turnscope.views.cache_layout import CacheLayout
 from turnscope.views.exactness import describe_exactness, describe_request
 
 from pages.envelope import contents, difference, transcript
@@ -21,12 +22,13 @@ PANES = {
 SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
 
 
-def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
+def draw(shown: opening.ShownSession, now: request_summary.RequestSummary, layout: CacheLayout) -> None:
     """One of five looks at the request; only the one that is looked at is made.
 
     Args:
         shown: the session that is shown.
         now: numbers of the request.
+        layout: where its prompt was read from the cache and written to it.
     """
     pane = url.draw_choice("Look at", PANES, "pane", "detail.pane")
     if pane == "transcript":
@@ -38,7 +40,7 @@ def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> No
     elif pane == "blocks":
         request.draw_blocks(shown, now)
     else:
-        contents.draw(shown, now)
+        contents.draw(shown, now, layout)
 
 
 def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:

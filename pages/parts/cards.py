@@ -9,6 +9,7 @@ from turnscope import figures
 from turnscope.numbering import format_request
 from turnscope.views import events, ranges, request_summary
 from turnscope.views import overview as views
+from turnscope.views.cache_layout import Breakpoint
 from turnscope.views.detail import Detail, Item
 from turnscope.views.exactness import Exactness
 from turnscope.views.total_cost import TotalCost
@@ -47,6 +48,9 @@ HATCHED = {
     "unattributed": "90deg,* 0 3px",
 }
 CENT = Decimal("0.01")  # a smaller part is shown on hovering alone
+BREAKPOINT = "Where the request asks the provider to cache the prompt up to: a later request with the same start reads it."
+TTLS = {"5m": "5 minutes", "1h": "1 hour"}
+FLAG_ROOM = 4.5  # percent of the bar between two flags at one height
 MAX_EVENT = 44  # characters of what happened at a request
 TEXT = 800  # characters of a block shown in a list
 
@@ -211,8 +215,13 @@ def fill_style(name: str) -> str:
     return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
 
 
-def render_bar(now: request_summary.RequestSummary) -> str:
-    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
+def render_bar(now: request_summary.RequestSummary, breakpoints: Sequence[Breakpoint] = ()) -> str:
+    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut.
+
+    Args:
+        now: numbers of the request.
+        breakpoints: its cache breakpoints, in the order sent.
+    """
     whole = max(now.window, now.prompt, 1)
     parts = "".join(
         _render_segment(segment, whole, _describe_injected(now), now.inserts) for segment in now.segments if segment.tokens
@@ -234,16 +243,16 @@ def render_bar(now: request_summary.RequestSummary) -> str:
     return (
         f'<div class="ts-barbox">{before}<div class="ts-scale">{scale}</div>'
         f'<div class="ts-bar" role="img" aria-label="{label}">{parts}{free}{reserve}{ticks}</div>'
-        f"{_render_cache_strip(now, whole)}</div>"
+        f"{_render_cache_strip(now, whole, breakpoints)}</div>"
     )
 
 
-def _render_cache_strip(now: request_summary.RequestSummary, whole: int) -> str:
+def _render_cache_strip(now: request_summary.RequestSummary, whole: int, breakpoints: Sequence[Breakpoint]) -> str:
     """How the prompt was billed, in the order that it was sent, to the bar's scale; "" where no usage is recorded."""
     if not now.recorded or not (now.read or now.written):
         return ""
     billed = [("read", "read from the cache", now.read), ("written", "written to the cache", now.written)]
-    billed.append(("fresh", "not cached", now.uncached))
+    billed.append(("uncached", "not cached", now.uncached))
     parts = "".join(
         f'<i class="{name}" title="{tokens:,} tokens {words}" style="width:{100 * tokens / whole:.3f}%"></i>'
         for name, words, tokens in billed
@@ -253,8 +262,23 @@ def _render_cache_strip(now: request_summary.RequestSummary, whole: int) -> str:
         f'<span><i class="{name}"></i>{words} {tokens:,}</span>' for name, words, tokens in billed if tokens or name == "read"
     )
     label = ", ".join(f"{tokens:,} tokens {words}" for _, words, tokens in billed)
-    strip = f'<div class="ts-cached" role="img" aria-label="{label}">{parts}</div>'
+    strip = f'<div class="ts-cached" role="img" aria-label="{label}">{parts}</div>{_render_flags(breakpoints, whole)}'
+    if breakpoints:
+        places = " · ".join(f"<b>{n}</b> at {each.tokens:,}" for n, each in enumerate(breakpoints, 1))
+        key += f'<span class="flags" title="{BREAKPOINT}">cache breakpoints {places}</span>'
     return f'{strip}<div class="ts-cached-key"><span>In the order sent:</span>{key}</div>'
+
+
+def _render_flags(breakpoints: Sequence[Breakpoint], whole: int) -> str:
+    """A numbered flag under the strip for each breakpoint; one next to another hangs lower."""
+    flags, before, level = "", -100.0, 0
+    for n, each in enumerate(breakpoints, 1):
+        place = 100 * each.tokens / whole
+        level = level + 1 if place - before < FLAG_ROOM else 0
+        before = place
+        hint = f"cache breakpoint {n}: {each.tokens:,} tokens up to “{each.label}”, for {TTLS.get(each.ttl, each.ttl)}"
+        flags += f'<b style="left:{place:.2f}%;--level:{level}" title="{escape(hint)}">{n}</b>'
+    return f'<div class="ts-flags">{flags}</div>' if flags else ""
 
 
 def _describe_injected(now: request_summary.RequestSummary) -> str:

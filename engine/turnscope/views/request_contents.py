@@ -18,6 +18,7 @@ from turnscope.counting.reconciliation import HIDDEN_CELLS, Floats
 from turnscope.planning.trace import Trace
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS, Block, Session
+from turnscope.views.cache_layout import NO_LAYOUT, NONE, CacheLayout, Shares, sum_shares
 from turnscope.views.detail import Item
 from turnscope.views.labels import label_block
 from turnscope.views.overview import CELLS, LABELS, Overview
@@ -51,6 +52,7 @@ class ContentPart:
         requests: how many requests carry it.
         curve: its tokens over the session, at most `POINTS` of them.
         text: of its largest block; "" where there is none.
+        billed: its tokens by how they were billed; zeros where that is not recorded.
     """
 
     label: str
@@ -62,6 +64,7 @@ class ContentPart:
     requests: int
     curve: tuple[int, ...]
     text: str
+    billed: Shares = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,11 @@ class ContentGroup:
     def tokens(self) -> int:
         """The tokens of its parts in the request."""
         return sum(part.tokens for part in self.parts)
+
+    @property
+    def billed(self) -> Shares:
+        """The tokens of its parts by how they were billed."""
+        return sum_shares(part.billed for part in self.parts)
 
     @property
     def usd(self) -> float | None:
@@ -170,7 +178,9 @@ def classify(session: Session, block: Block) -> Key:
     return block.bucket.value, label_block(session, block)
 
 
-def list_contents(known: SessionContents, n: int, items: Iterable[Item], most: int = 12) -> tuple[ContentGroup, ...]:
+def list_contents(
+    known: SessionContents, n: int, items: Iterable[Item], most: int = 12, layout: CacheLayout = NO_LAYOUT
+) -> tuple[ContentGroup, ...]:
     """List the parts of a request by group, the largest parts first.
 
     Args:
@@ -178,6 +188,7 @@ def list_contents(known: SessionContents, n: int, items: Iterable[Item], most: i
         n: the request.
         items: what the request carries, see `detail.build_detail`.
         most: parts of a group; the rest is one part.
+        layout: how its parts were billed.
     """
     session, found = known.trace.session, defaultdict[Key, list[Item]](list)
     for item in items:
@@ -185,7 +196,7 @@ def list_contents(known: SessionContents, n: int, items: Iterable[Item], most: i
         found[key or (item.bucket, f"{item.label} ({item.state})")].append(item)
     groups: dict[str, list[ContentPart]] = defaultdict(list)
     for key, members in found.items():
-        groups[key[0]].append(_build_part(known, n, key, members))
+        groups[key[0]].append(_build_part(known, n, key, members, layout))
     for name in HIDDEN_CELLS:
         if part := _build_hidden(known.view, n, name):
             groups["hidden"].append(part)
@@ -220,7 +231,7 @@ def _list_absent(known: SessionContents, group: str, here: set[Key]) -> tuple[Co
     )
 
 
-def _build_part(known: SessionContents, n: int, key: Key, members: Sequence[Item]) -> ContentPart:
+def _build_part(known: SessionContents, n: int, key: Key, members: Sequence[Item], layout: CacheLayout) -> ContentPart:
     tokens, largest = sum(item.tokens for item in members), max(members, key=lambda item: item.tokens)
     bucket = CELLS.index(largest.bucket)
     price = float(known.prices[n, bucket] / known.scales[n, bucket]) if known.scales[n, bucket] else 0.0
@@ -238,6 +249,7 @@ def _build_part(known: SessionContents, n: int, key: Key, members: Sequence[Item
         requests=int(np.count_nonzero(counted)),
         curve=_thin(counted * scale),
         text=largest.text,
+        billed=layout.add_shares(members),
     )
 
 
@@ -257,6 +269,7 @@ def _build_hidden(view: Overview, n: int, name: str) -> ContentPart | None:
         requests=int(np.count_nonzero(row)),
         curve=_thin(row),
         text="",
+        billed=Shares(*map(float, view.billed[n, column])),
     )
 
 
@@ -303,5 +316,6 @@ def _fold(parts: Sequence[ContentPart], most: int) -> tuple[ContentPart, ...]:
         requests=max(part.requests for part in rest),
         curve=tuple(map(sum, zip(*rows, strict=True))),
         text="",
+        billed=sum_shares(part.billed for part in rest),
     )
     return (*parts[:most], more)
