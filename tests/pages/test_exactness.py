@@ -45,6 +45,15 @@ def test_a_proven_session_says_so_and_lists_system_and_tools(app: AppTest, folde
     assert "<h3>System prompt and tools" in show_pane(app, path, "blocks")
 
 
+def test_cache_breakpoints_are_numbered_flags_and_each_part_says_how_it_was_billed(app: AppTest, folder: Path) -> None:
+    path, _ = exact_log.session(folder)
+    page = show_pane(app, path, "contents")
+    assert page.count('title="cache breakpoint ') == 2
+    assert 'class="state read"' in page
+    older = log().save(folder / "s2.jsonl")
+    assert "cache breakpoint" not in show_pane(app, older, "contents")
+
+
 def test_an_older_log_says_what_is_inferred_and_how_later_ones_are_exact(app: AppTest, folder: Path) -> None:
     path = log().save(folder / "s1.jsonl")
     page = show_pane(app, path, "exact")
