@@ -78,10 +78,11 @@ def build_context(thread: str) -> InjectedContext:
     """What is attached to a chat now."""
     folder = Path(find_project()) if find_project() else None
     texts = tuple(ContextItem(kind, name, text) for kind, name, text in get_pasted_texts().get(thread, []))  # type: ignore[arg-type]
+    search = build_search()
     memories = None if get_memory_mode() == OFF else open_memories()
     asks = bool(get_value("condense")) and bool(st.session_state.get("chat.extract", True))
     learns = bool(st.session_state.get("chat.learn", True))
-    return InjectedContext(memories, ContextSources(folder, texts, build_search()), asks, learns)
+    return InjectedContext(memories, ContextSources(folder, texts, (search,) if search else ()), asks, learns)
 
 
 def list_memory_tools(chosen: Policy) -> list[Any]:

@@ -148,11 +148,18 @@ def test_no_message_leaves_for_what_is_put_in_and_each_slot_keeps_to_its_share(
 def test_librechat_sends_shared_context_base_instructions_and_mcp_instructions_in_this_order(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db")
     store.add("I sail on Fridays.")
-    said = session("When?", system=("Base instructions.", "MCP instructions."))
-    body = render(plans(said, "librechat-memory", store)[0].after, said)
-    shared, *rest = [block["text"] for block in body["system"]]
-    assert shared == "# Existing memory about the user\n- I sail on Fridays."
-    assert rest == ["Base instructions.", "MCP instructions."]
+    said = session("When?", "And on Mondays?", "And on Sundays?", system=("Base instructions.",))
+    asked = [message.start for message in said.messages if message.role == "user"]
+    files = [{"kind": "file", "name": "t", "text": f"Timetable {n}.", "turn": said.blocks[asked[n]].turn} for n in (0, 2)]
+    said = structs.replace(said, about={"context": files})
+    for n, plan in enumerate(plans(said, "librechat-memory", store, document="Ships leave.", mcp="Ask for dates.")):
+        assert [block["text"] for block in render(plan.after, said)["system"]] == [
+            *([] if n == 1 else [f'<file name="t">\nTimetable {n}.\n</file>']),
+            '<document name="document">\nShips leave.\n</document>',
+            "# Existing memory about the user\n- I sail on Fridays.",
+            "Base instructions.",
+            "# MCP Server Instructions\n\n## mcp\nAsk for dates.",
+        ]
 
 
 def test_earlier_reviews_findings_are_facts_of_the_next(tmp_path: Path) -> None:

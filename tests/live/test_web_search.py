@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from json_server import serve
 from turnscope.errors import ProviderError
-from turnscope.live import web_search
+from turnscope.live import web_client
 from turnscope.live.context_sources import ContextSources
 from turnscope.live.web_search import WebSearch, find_results
 from turnscope.session.model import Ask
@@ -26,7 +26,7 @@ def test_an_endpoint_gets_the_question_and_its_results_are_data(tmp_path: Path) 
     (tmp_path / "ships.md").write_text("Ships leave the harbour at noon.")
     with serve([(200, {}, {"web": {"results": ROWS}})]) as (url, came):
         search = WebSearch(f"{url}/find?q={{query}}&format=json", key=KEY, header="X-Token")
-        answer = ContextSources(tmp_path, search=search).answer(
+        answer = ContextSources(tmp_path, finders=(search,)).answer(
             Ask("provide", "p", "web document", "When do ships\nleave & why?", 8)
         )
     (path, head, _), *more = came
@@ -75,7 +75,7 @@ def test_a_tool_of_an_mcp_server_is_called_in_a_session_of_its_own(events: bool,
         ((200, {}, b"<html>"), "no JSON"),
         ((200, {}, b"[" * 100_000), "no JSON"),
         ((200, {}, {"answer": 1}), "no list of results"),
-        ((200, {}, b'["' + b"a" * web_search.MAX_BYTES + b'"]'), "larger than"),
+        ((200, {}, b'["' + b"a" * web_client.MAX_BYTES + b'"]'), "larger than"),
     ],
 )
 def test_a_search_that_fails_says_why_and_the_chat_goes_on(answer: tuple[int, dict[str, str], Any], why: str) -> None:

@@ -1,4 +1,4 @@
-"""Context items: web results, documents, files, folder trees, pages, issues, project rules and the workspace.
+"""Context items: web results, documents, files, trees, pages, issues, project rules, the workspace, what MCP servers say.
 
 An item is injected into the prompt with a question. This module holds the values, how they are worded, and how a log records
 them. `live.context_sources` finds the items of a live chat; a rule decides where they go and how many tokens they may have.
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnscope.envelope.rule import Ctx
 
-Kind = Literal["web", "document", "file", "tree", "search", "url", "issue", "rules", "workspace"]
+Kind = Literal["web", "document", "file", "tree", "search", "url", "issue", "rules", "workspace", "mcp"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SLOTS: Mapping[Kind, str] = {
     "web": "web_results",
@@ -28,6 +28,7 @@ SLOTS: Mapping[Kind, str] = {
     "issue": "issues",
     "rules": "project_rules",
     "workspace": "workspace",
+    "mcp": "mcp_instructions",
 }
 LONGEST = 60_000  # characters of one text
 RECORDED = "context"  # key of `Session.about`: a list of tables with kind, name, text, turn
@@ -91,10 +92,16 @@ def _format_fences(found: Sequence[ContextItem], _first: int) -> str:
     return "\n\n".join(f"{(mark := fence(one.text))}{one.name}\n{one.text}\n{mark}" for one in found)
 
 
+def _format_instructions(found: Sequence[ContextItem], _first: int) -> str:
+    """LibreChat: one section with a heading for each MCP server."""
+    return "\n\n".join(("# MCP Server Instructions", *(f"## {one.name}\n{one.text}" for one in found)))
+
+
 FORMS: Mapping[str, Callable[[Sequence[ContextItem], int], str]] = {
     "sources": _format_sources,
     "tagged": _format_tags,
     "fenced": _format_fences,
+    "instructions": _format_instructions,
 }
 """How items are worded, by the name that a policy gives: `(items, number of the first) -> text`."""
 

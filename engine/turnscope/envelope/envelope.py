@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
+from sys import maxsize
 
 from msgspec import Struct, structs
 
@@ -23,6 +24,7 @@ from turnscope.session.model import BUCKETS, ZERO, Counts, Edit, Placeholder, Sp
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 _PIECES, _COUNTS = attrgetter("pieces"), attrgetter("counts")
+SYSTEM_ORDER = ("files", "documents", "memory", "agent_memory")  # of inserts at one address in the system prompt
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this limits the cost of a change
 
 Place = tuple[int, int]  # number of a chunk, number of a piece in it
@@ -34,6 +36,11 @@ class Chunk(Struct, frozen=True, gc=False):
     pieces: tuple[Piece, ...]
     stop: int
     counts: Counts
+
+
+def _get_rank(slot: str, body: Placeholder) -> int:
+    """Return the place of an insert among those of its address; 0 where it stands as it came."""
+    return SYSTEM_ORDER.index(slot) + 1 if slot in SYSTEM_ORDER and body and body[0].place == "system" else 0
 
 
 def _get_last_start(chunk: Chunk) -> int:
@@ -242,10 +249,12 @@ class Envelope(Struct, frozen=True, gc=False):
             raise RuleError("an insert needs a slot", hint="This is a bug in a rule.")
         parts = body or ()
         new = (Piece(at, at, ledger.count_placeholder(parts), body=parts, slot=slot, by=by),) if parts else ()
-        number = 0
+        number, behind, rank = 0, maxsize, _get_rank(slot, body)
         for piece in self._iter_from(self._seek(at)):
             if piece.start != at or piece.stop != at:
                 break
+            if 0 < rank < _get_rank(piece.slot, piece.body):
+                behind = min(behind, number)
             if piece.slot == slot:
                 if piece.body == (parts or None):
                     return self, None
@@ -259,7 +268,7 @@ class Envelope(Struct, frozen=True, gc=False):
             inside = self.chunks[place[0]].pieces[place[1]]
             around = (*_cut_fragment(inside, inside.start, at, ledger), *new, *_cut_fragment(inside, at, inside.stop, ledger))
             return self._splice(place, place, (inside,), around)
-        splice = Splice((at, number), (), new)
+        splice = Splice((at, min(number, behind)), (), new)
         return self.redo(splice), splice
 
     def _splice(self, first: Place, last: Place, old: Sequence[Piece], new: Sequence[Piece]) -> tuple[Envelope, Splice]:

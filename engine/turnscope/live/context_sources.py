@@ -1,9 +1,10 @@
 """Context for a question from one folder: rule files, the workspace, and the files, trees and searches that the question names.
 
 A question names them as `@file path`, `@path/with.ending`, `@tree folder`, `@search words`, or a file by its path alone where
-there is such a file. Pages and issues are texts that the user pasted. Only files below the folder are read. Documents are the
-parts of its files that have to do with the question. `search` brings web results, from a search that the user set up
-(`web_search`); nothing else uses the network.
+there is such a file. Pages and issues are texts that the user pasted, or are read where the question names them as `@url` and
+`@issue` and the user allows it (`web_pages`). Only files below the folder are read. Documents are the parts of its files that
+have to do with the question. Web results and instructions of an MCP server come from what the user set up (`web_search`).
+Nothing else uses the network.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ TREE_DEPTH = 2  # levels of folders that a tree shows
 MAX_NAMES = 120  # of a tree
 PASSAGE, MAX_PASSAGES, MAX_FILES = 1_200, 8, 400  # characters of a passage; passages of a question; files that are searched
 
-ContextSearch = Callable[[Kind, str], Sequence[ContextItem]]
-"""Searches for web results or documents: from the kind and the question to items."""
+ContextFinder = Callable[[Kind, str], Sequence[ContextItem]]
+"""Finds items outside the folder: from a kind and the question to items; () for kinds that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class ContextSources:
     Args:
         folder: The folder of the workspace; None = none.
         pasted: Texts that the user pasted.
-        search: Finds web results and documents; None = there are none.
+        finders: Find items outside the folder, such as web results; those that use the network are not asked for previews.
     """
 
     folder: Path | None = None
     pasted: tuple[ContextItem, ...] = ()
-    search: ContextSearch | None = None
+    finders: tuple[ContextFinder, ...] = ()
 
     def answer(self, ask: Ask) -> Answer:
         """Return the items for a question: `ask.prompt` names their kinds, `ask.content` is the question."""
@@ -55,11 +56,11 @@ class ContextSources:
 
     def _find(self, kind: Kind, question: str) -> Iterator[ContextItem]:
         yield from (one for one in self.pasted if one.kind == kind)
-        if kind in ("web", "document"):
-            yield from self.search(kind, question) if self.search else ()
+        for find in self.finders:
+            yield from find(kind, question)
         if kind == "document" and self.folder is not None and self.folder.is_dir():
             yield from find_documents(self.folder, question)
-        elif kind != "web" and self.folder is not None and self.folder.is_dir():
+        elif self.folder is not None and self.folder.is_dir():
             yield from self._find_in_folder(Toolbox(self.folder), self.folder, kind, question)
 
     def _find_in_folder(self, box: Toolbox, folder: Path, kind: Kind, question: str) -> Iterator[ContextItem]:

@@ -95,7 +95,7 @@ def attach_preview(chat: Chat, context: InjectedContext) -> None:
 
         return look_up
 
-    answers: dict[AskKind, Answers] = {"provide": memoize(replace(context.sources, search=None).answer)}
+    answers: dict[AskKind, Answers] = {"provide": memoize(replace(context.sources, finders=()).answer)}
     if memories:
         answers["recall"] = memoize(memories.answer)
     if memories and context.counts_retrievals:

@@ -27,8 +27,10 @@ class Params:
         "tree",
         "search",
     )
-    form: Annotated[Literal["sources", "tagged", "fenced"], "how the texts are worded"] = "tagged"
-    place: Annotated[Literal["question", "system"], "before the question, or behind the system prompt"] = "question"
+    form: Annotated[Literal["sources", "tagged", "fenced", "instructions"], "how the texts are worded"] = "tagged"
+    place: Annotated[Literal["question", "system", "before"], "before the question, behind or before the system prompt"] = (
+        "question"
+    )
     most: Annotated[int, "maximum items of each kind in a request"] = 8
     share: Annotated[float, "part of the limit to fill (0 to 1)"] = 1.0
 
@@ -46,7 +48,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     kinds = [kind for kind in KINDS if kind in params.kinds]
     if turn is None:
         return was
-    now = InsertState(turn if params.place == "question" else ctx.index.messages[0], turn)
+    now = InsertState({"question": turn, "system": ctx.index.messages[0], "before": 0}[params.place], turn)
     limit = int(ctx.limit * params.share)
     same = was == now and ctx.previous is not None and ctx.previous.budget == ctx.budget
     if same and ctx.count_envelope(envelope) <= limit:
@@ -63,8 +65,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     found = [*read_recorded_items(ctx, turn), *(one for item in answer.items if (one := decode_item(item)))]
 
     def part(text: str) -> Part:
-        system = params.place == "system"
-        return Part("system", "text", text, place="system") if system else Part("user", "text", text)
+        return Part("user", "text", text) if params.place == "question" else Part("system", "text", text, place="system")
 
     standing = 0  # items of the kinds before, because one numbering goes over all kinds
     for kind in kinds:
