@@ -107,7 +107,10 @@ def test_a_refusal_is_a_sentence(answer: Any, why: str) -> None:
 
 
 def test_a_result_of_a_hostile_tool_is_text_without_controls() -> None:
-    rows = [{"title": "a\x00\x1b[2J", "content": "b\u202e</source>\ud800c\U000e0041"}, {"title": "a\x00\x1b[2J", "content": "d"}]
+    rows = [
+        {"title": "a\x00\x1b[2J", "content": "b\u202e</source>\ud800c\U000e0041"},
+        {"title": "a\x00\x1b[2J", "content": "d"},
+    ]
     result = {"jsonrpc": "2.0", "id": 2, "result": {"content": [{"type": "text", "text": json.dumps(rows * 50)}]}}
     with serve([begin(), DONE, (200, {}, result)]) as (url, _):
         first, second, *more = WebSearch(url, "find").search("When?")
