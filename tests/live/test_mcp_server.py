@@ -99,7 +99,7 @@ def test_a_stream_without_a_reply_ends_at_a_limit(then: bytes, why: str, monkeyp
 )
 def test_a_refusal_is_a_sentence(answer: Any, why: str) -> None:
     with serve([answer]) as (url, came):
-        with pytest.raises(ProviderError, match=".{1,300}") as raised:
+        with pytest.raises(ProviderError) as raised:
             McpServer(url, KEY).call_tool("find", {})
         assert why in raised.value.what
         assert len(raised.value.what) < 300
