@@ -14,6 +14,7 @@ from turnscope.live.chat import Chat
 from turnscope.live.context_sources import ContextSources
 from turnscope.live.events import Event
 from turnscope.live.injected_context import InjectedContext
+from turnscope.live.web_pages import ISSUES, PageReader
 from turnscope.live.web_search import WebSearch
 
 from pages.parts import memories
@@ -65,6 +66,22 @@ def build_search() -> WebSearch | None:
     )
 
 
+def build_page_reader() -> PageReader | None:
+    """What reads pages and issues that a question names; None where this is not allowed."""
+    if not st.session_state.get("chat.read_pages", False):
+        return None
+    return PageReader(_get_issue_server(), str(st.session_state.get(get_issue_key_name()) or "").strip())
+
+
+def get_issue_key_name() -> str:
+    """Under which name this tab's memory has the token for issues: each origin has one of its own."""
+    return f"chat.issues.key.{PageReader(_get_issue_server()).origin}"
+
+
+def _get_issue_server() -> str:
+    return str(st.session_state.get("chat.issues.address") or "").strip() or ISSUES
+
+
 def _get_search(name: str) -> str:
     return str(st.session_state.get(f"chat.search.{name}") or "").strip()
 
@@ -78,11 +95,11 @@ def build_context(thread: str) -> InjectedContext:
     """What is attached to a chat now."""
     folder = Path(find_project()) if find_project() else None
     texts = tuple(ContextItem(kind, name, text) for kind, name, text in get_pasted_texts().get(thread, []))  # type: ignore[arg-type]
-    search = build_search()
+    finders = [one for one in (build_search(), build_page_reader()) if one]
     memories = None if get_memory_mode() == OFF else open_memories()
     asks = bool(get_value("condense")) and bool(st.session_state.get("chat.extract", True))
     learns = bool(st.session_state.get("chat.learn", True))
-    return InjectedContext(memories, ContextSources(folder, texts, (search,) if search else ()), asks, learns)
+    return InjectedContext(memories, ContextSources(folder, texts, (*finders,)), asks, learns)
 
 
 def list_memory_tools(chosen: Policy) -> list[Any]:

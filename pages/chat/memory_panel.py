@@ -9,6 +9,7 @@ import streamlit as st
 from turnscope.library import ContextItem
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
+from turnscope.live.web_pages import ISSUES
 
 from pages.chat import context, notices, open_chats
 from pages.parts import memories
@@ -25,6 +26,10 @@ WHY = {
 SEARCH = (
     "A policy with web results, such as Open WebUI's middleware, asks it once for each question. The question goes to this "
     "address. Results stand before the question: what comes before them stays cached."
+)
+PAGES = (
+    "Under a policy with context providers, @url example.org/page and @issue owner/name#12 in a question are read from there, "
+    "once. Redirects are not followed."
 )
 
 
@@ -45,6 +50,7 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
         memories.draw_facts(store, "chat.fact")
         memories.draw_learned(store, "chat.fact")
         _draw_search()
+        _draw_pages()
         _draw_pasted_texts(open_chat.thread if open_chat else "")
 
 
@@ -111,6 +117,18 @@ def _draw_search() -> None:
         search = context.build_search()
         if st.button("Try the search", key="chat.search.try", disabled=not (search and words.strip())) and search:
             notices.attempt(lambda: _draw_results(search.search(words)))
+
+
+def _draw_pages() -> None:
+    """Pages and issues that a question names, under a policy with context providers."""
+    with st.expander("Pages and issues", key="chat-pages"):
+        st.html(f'<div class="chat-why">{escape(PAGES)}</div>')
+        st.toggle("Read what a question names", key="chat.read_pages", persist_state="session")
+        st.text_input("Server of issues", placeholder=ISSUES, key="chat.issues.address", persist_state="session")
+        key = context.get_issue_key_name()
+        st.text_input(
+            "Token", type="password", placeholder="none", help="Kept in memory only.", key=key, persist_state="session"
+        )
 
 
 def _draw_search_field(name: str, label: str, placeholder: str) -> None:

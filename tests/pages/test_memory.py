@@ -35,10 +35,10 @@ def say(app: AppTest, text: str) -> None:
     assert not app.exception
 
 
-def get_inserted(thread: str) -> str:
+def get_inserted(thread: str, slot: str = "memory") -> str:
     plan = open_chats._get_chats()[thread].chat.plan
     pieces = plan.after.pieces if plan else ()
-    return "\n".join(part.text for piece in pieces if piece.slot == "memory" for part in piece.body or ())
+    return "\n".join(part.text for piece in pieces if piece.slot == slot for part in piece.body or ())
 
 
 def test_a_search_that_is_set_up_in_the_panel_brings_web_results_into_the_middleware(app: AppTest) -> None:
@@ -56,6 +56,18 @@ def test_a_search_that_is_set_up_in_the_panel_brings_web_results_into_the_middle
     assert plan is not None
     stages = {d.edit.facts["stage"]: d.edit.facts["tokens"] for d in plan.decisions if d.rule == "tell_stages"}
     assert stages["web search"] > 0
+
+
+def test_a_page_that_a_question_names_is_read_once_it_is_allowed_in_the_panel(app: AppTest) -> None:
+    with serve([(200, {"content-type": "text/html"}, b"<p>Ships leave at noon.")]) as (url, came):
+        app.session_state["chat.policy"] = "context-providers"
+        app.switch_page("pages/chat.py").run()
+        say(app, f"When do ships leave? @url {url}/a")
+        assert came == []
+        app.toggle(key="chat.read_pages").set_value(True).run()
+        say(app, f"And now? @url {url}/a")
+    assert [path for path, _, _ in came] == ["/a"], "once for the question"
+    assert "Ships leave at noon." in get_inserted(str(app.session_state["chat.thread"]), "pages")
 
 
 def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest, data_folder: Path) -> None:
