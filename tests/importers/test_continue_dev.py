@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turnscope
 from formats import list_blocks, list_claims, open_value, pairs, survives, texts
 from turnscope.importers.continue_dev import IMPORTER, find_places
@@ -124,3 +128,99 @@ def test_the_window_and_the_size_of_answers_that_the_tool_asked_for() -> None:
         {**MADE, "history": [*MADE["history"], item("assistant", "on", promptLogs=[{"completionOptions": options}])]}
     )
     assert (session.window, {key: session.about[key] for key in options}) == (32_000, options)
+
+
+def make_home(tmp_path: Path, count: str = "sqlite") -> Path:
+    """A folder of Continue's with one session, its interaction log, counted tokens and what it knows of workspaces."""
+    for folder in ("sessions", "dev_data/0.2.0", "index"):
+        (tmp_path / folder).mkdir(parents=True)
+    rows = [item("user", "what?"), item("assistant", "It is 1."), item("user", "on"), item("assistant", "It is 2.")]
+    (tmp_path / "sessions" / "s1.json").write_text(json.dumps(session(*rows)))
+    log = [
+        {
+            **LOGGED,
+            "sessionId": "s0",
+            "prompt": "<user>\nother\n\n",
+            "completion": "It is 1.",
+            "timestamp": "2026-01-01T00:00:00Z",
+        },
+        LOGGED,
+        {
+            **LOGGED,
+            "prompt": f"{LOGGED['prompt']}<assistant>\nIt is 1.\n\n<tool>\nx = 1\n\n<user>\non\n\n",
+            "completion": "It is 2.",
+        },
+        {"eventName": "chatFeedback"},
+    ]
+    (tmp_path / "dev_data" / "0.2.0" / "chatInteraction.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in log))
+    if count == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "dev_data" / "devdata.sqlite")) as db, db:
+            db.execute(
+                "create table tokens_generated (id integer, model text, tokens_generated integer, tokens_prompt integer)"
+            )
+            db.executemany("insert into tokens_generated values (?, 'm-1', ?, ?)", [(1, 5, 1_000), (2, 7, 2_000), (3, -1, "x")])
+    else:
+        row = {"model": "m-1", "promptTokens": 3_000, "generatedTokens": 12}
+        (tmp_path / "dev_data" / "0.2.0" / "tokensGenerated.jsonl").write_text(json.dumps(row))
+    known = {
+        "lastSelectedProfileForWorkspace": {"file:///w": "local", "file:///v": "other"},
+        "selectedModelsByProfileId": {"local": {"chat": "M", "edit": None}, "other": {"chat": "N"}},
+        "mcpOauthStorage": {"https://a": {"tokens": "oauth-secret-token"}},
+    }
+    (tmp_path / "index" / "globalContext.json").write_text(json.dumps(known))
+    return tmp_path
+
+
+LOGGED = {
+    "timestamp": "2026-01-02T00:00:00Z",
+    "prompt": "<system>\nBe brief.\n\n<user>\nwhat?\n\n",
+    "completion": "It is 1.",
+    "modelTitle": "M",
+    "modelProvider": "p",
+    "sessionId": "s1",
+    "tools": ["read_file"],
+}
+
+
+def test_the_interaction_log_gives_a_session_its_times(tmp_path: Path) -> None:
+    found = turnscope.load(make_home(tmp_path) / "sessions" / "s1.json")
+    assert [request.answered_at for request in found.requests] == [1_767_312_000.0, 1_767_312_000.0]
+
+
+def test_the_profile_and_the_models_of_the_workspace_are_read_and_nothing_else(tmp_path: Path) -> None:
+    found = turnscope.load(make_home(tmp_path) / "sessions" / "s1.json")
+    assert (found.about["profile"], found.about["selectedModels"]) == ("local", {"chat": "M"})
+    assert "oauth-secret-token" not in str(found.about)
+
+
+@pytest.mark.parametrize("count", ["sqlite", "json"])
+def test_an_interaction_log_is_what_was_sent_at_each_request_with_what_continue_counted(tmp_path: Path, count: str) -> None:
+    path = make_home(tmp_path, count) / "dev_data" / "0.2.0" / "chatInteraction.jsonl"
+    assert list_claims(path) == ["continue-logs"]
+    found = turnscope.load(path)
+    assert found.id == "s1", "the newest session"
+    assert list_blocks(found)[1:] == [
+        ("system", "system", "Be brief."),
+        ("user", "text", "what?"),
+        ("assistant", "text", "It is 1."),
+        ("user", "text", "x = 1"),
+        ("user", "text", "on"),
+        ("assistant", "text", "It is 2."),
+    ]
+    assert [(request.cut, request.model, request.answered_at) for request in found.requests] == [
+        (3, "M", 1_767_312_000.0),
+        (6, "M", 1_767_312_000.0),
+    ]
+    name, number = ("devdata.sqlite", 2) if count == "sqlite" else ("tokensGenerated.jsonl", 1)
+    what = f"Continue counted 3,000 prompt tokens and 12 generated tokens in {number} requests"
+    assert f"{what} of all sessions and completions ({name}); these are not billed tokens" in [
+        note.what for note in found.notes
+    ]
+
+
+def test_hostile_files_beside_a_session_leave_it_as_it_is(tmp_path: Path) -> None:
+    home = make_home(tmp_path)
+    (home / "index" / "globalContext.json").write_bytes(b"[" * 100_000)
+    (home / "dev_data" / "devdata.sqlite").write_bytes(b"SQLite format 3\x00" + b"\xff" * 200)
+    (home / "dev_data" / "0.2.0" / "chatInteraction.jsonl").write_text('{"sessionId": "s1", "completion": {}}\n[]\n{"a"')
+    assert len(turnscope.load(home / "sessions" / "s1.json").requests) == 2

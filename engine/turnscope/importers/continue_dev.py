@@ -1,7 +1,8 @@
 """Continue sessions: `~/.continue/sessions/<uuid>.json`, written by the IDE extensions and by the CLI.
 
-A turn's tool calls, their states and their outputs stand on the assistant's item; stored `tool` items repeat them. Times and
-requests are not stored; a rendered prompt (`promptLogs`) holds the system prompt where there is one.
+A turn's tool calls, their states and their outputs stand on the assistant's item; stored `tool` items repeat them. Requests are
+not stored; a rendered prompt (`promptLogs`) holds the system prompt where there is one. Times stand in the interaction log of
+`dev_data`, the profile and the models of the workspace in `index/globalContext.json`.
 Longer than a mapping because IDE and CLI keep calls and summaries in different ways.
 """
 
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text
+from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import (
     as_mapping,
     as_rows,
@@ -34,6 +35,7 @@ from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
 NAME = "continue"
+MAX_LOG = 64 << 20  # bytes of a log beside a session; a larger one is not searched
 SYSTEM = re.compile(r"<system>\n(.*?)\n\n<user>|<\|start_header_id\|>system<\|end_header_id\|>\n+(.*?)<\|eot_id\|>", re.DOTALL)
 Item = Mapping[str, Any]
 
@@ -65,7 +67,9 @@ def read(source: Source, _entry: Entry) -> Thread:
     if odd := len(document["history"]) - len(items):
         builder.add_note("warning", 0, f"{odd} items of the history hold no message and were skipped")
     passed = SkippedRecords()
-    nodes = list(_make_nodes(items, as_text(document.get("chatModelTitle")), passed))
+    builder.about |= _read_global_context(source, as_text(document.get("workspaceDirectory")))
+    times = _AnswerTimes(source, as_text(document.get("sessionId")))
+    nodes = list(_make_nodes(items, as_text(document.get("chatModelTitle")), passed, times))
     prompts = [log["prompt"] for item in items for log in as_rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
     if prompts:
         size = sum(map(len, prompts))
@@ -79,7 +83,37 @@ def read(source: Source, _entry: Entry) -> Thread:
     return build_thread(builder, nodes, "", [NodeMessage("system", system, "system")] if system.strip() else [])
 
 
-def _make_nodes(items: list[Item], model: str, passed: SkippedRecords) -> Iterator[Node]:
+class _AnswerTimes:
+    """When answers were logged: looked up by their texts, in order."""
+
+    def __init__(self, source: Source, session: str) -> None:
+        logs = source.find_siblings("../dev_data/*/chatInteraction.jsonl") if session else []
+        rows = (row for log in logs if log.size <= MAX_LOG for row, _ in log.iter_records() if isinstance(row, Mapping))
+        self._left = [
+            (as_text(row.get("completion")).strip(), row.get("timestamp")) for row in rows if row.get("sessionId") == session
+        ]
+
+    def find(self, text: str) -> float | None:
+        """Find the time of the next answer with this text, in seconds since 1970; None where none is logged."""
+        at = next((n for n, (logged, _) in enumerate(self._left) if logged and logged == text.strip()), None)
+        if at is None:
+            return None
+        found, self._left = self._left[at][1], self._left[at + 1 :]
+        return parse_time(found)
+
+
+def _read_global_context(source: Source, workspace: str) -> dict[str, Any]:
+    """Read which profile the workspace has, and its models. Other keys, of which some hold tokens, are not read."""
+    beside = source.find_siblings("../index/globalContext.json") if workspace else []
+    known = as_mapping(beside[0].document) if beside and beside[0].size <= MAX_LOG else {}
+    profiles = as_mapping(known.get("lastSelectedProfileForWorkspace"))
+    profile = as_text(next((value for name, value in profiles.items() if workspace in name), None))
+    models = as_mapping(as_mapping(known.get("selectedModelsByProfileId")).get(profile))
+    chosen = {role: title for role, title in models.items() if isinstance(title, str)}
+    return {"profile": profile, "selectedModels": chosen} if profile else {}
+
+
+def _make_nodes(items: list[Item], model: str, passed: SkippedRecords, times: _AnswerTimes) -> Iterator[Node]:
     thoughts: list[JSON] = []
     answered: set[str] = set()
     summary: str = ""
@@ -108,7 +142,7 @@ def _make_nodes(items: list[Item], model: str, passed: SkippedRecords) -> Iterat
             ]
             node.messages = [NodeMessage("user", join_blocks(content), files=files)]
         elif role == "assistant":
-            node.messages = list(_make_answer(item, [*thoughts, *content], model, answered))
+            node.messages = list(_make_answer(item, [*thoughts, *content], model, answered, times))
             thoughts = []
         elif role == "system":
             node.messages = [NodeMessage("system", join_blocks(content), "system", fence=True)]
@@ -123,7 +157,7 @@ def _make_nodes(items: list[Item], model: str, passed: SkippedRecords) -> Iterat
         yield node
 
 
-def _make_answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> Iterator[NodeMessage]:
+def _make_answer(item: Item, content: list[JSON], model: str, answered: set[str], times: _AnswerTimes) -> Iterator[NodeMessage]:
     """An answer, and the outputs of its calls as far as they ended."""
     message, states = item["message"], as_rows(item.get("toolCallStates"))
     reasoning = item.get("reasoning")
@@ -142,7 +176,12 @@ def _make_answer(item: Item, content: list[JSON], model: str, answered: set[str]
         used.get("promptTokens"), used.get("completionTokens"), details.get("cachedTokens"), details.get("cacheWriteTokens")
     )
     title = as_text(logs[-1].get("modelTitle")) if logs else ""
-    yield NodeMessage("assistant", [*ahead, *content, *uses], request={"model": named or title or model, "usage": usage})
+    request = {
+        "model": named or title or model,
+        "usage": usage,
+        "answered_at": times.find(extract_text(message.get("content"))),
+    }
+    yield NodeMessage("assistant", [*ahead, *content, *uses], request=request)
     ended = [state for state in states if state.get("status") in ("done", "errored", "canceled") or state.get("output")]
     answered |= {as_text(state.get("toolCallId")) for state in ended}
     if ended:
@@ -170,6 +209,6 @@ IMPORTER = Importer(
     finds=find_places,
     suffixes=(".json",),
     wants="`sessionId` with a `history` of messages",
-    right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",
-    version=3,
+    right="calls and outputs of a turn in order; the system prompt from a rendered prompt, times from a log beside it",
+    version=4,
 )
