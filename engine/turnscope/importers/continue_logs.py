@@ -67,9 +67,8 @@ def _group_sessions(source: Source) -> dict[str, Conversations]:
 def _convert(row: Row, line: int) -> Call:
     before, *parts = _MESSAGE.split(row["prompt"])
     sent: list[JSON] = [{"role": "user", "content": before}] if before.strip() else []
-    for role, text in zip(parts[::2], parts[1::2], strict=True):
-        text = text.removesuffix("\n\n")
-        if text.strip():
+    for role, written in zip(parts[::2], parts[1::2], strict=True):
+        if (text := written.removesuffix("\n\n")).strip():
             sent.append({"role": ROLES[role], "content": make_thinking(text) if role == "thinking" else text})
     answer, named = as_text(row.get("completion")), row.get("tools")
     tools = [{"name": name} for name in named if isinstance(name, str)] if isinstance(named, list) else []
