@@ -10,7 +10,7 @@ from turnscope.library.calculating import Shape, build_session
 from turnscope.library.comparing import compare
 from turnscope.library.opening import load, replay
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.views.policy_figures import PolicyFigures, SampleFigures, draw_strip, measure_row
+from turnscope.views.policy_figures import PolicyFigures, SampleFigures, draw_strip, fill_window, measure_row
 
 SAMPLES = sorted((Path(__file__).resolve().parent.parent / "sample_sessions").glob("*.jsonl"))
 FULL_WINDOW = Shape(window=200_000, turns=54, results=3_000)  # 217,000 tokens in the end
@@ -32,4 +32,5 @@ def measure(names: Iterable[str]) -> dict[str, PolicyFigures]:
             except TurnscopeError:
                 continue
     full = build_session(FULL_WINDOW)
-    return {name: PolicyFigures(samples[name], draw_strip(replay(full, name))) for name in wanted if name != AS_RECORDED}
+    traces = {name: replay(full, name) for name in wanted if name != AS_RECORDED}
+    return {name: PolicyFigures(samples[name], draw_strip(trace), fill_window(trace)) for name, trace in traces.items()}

@@ -9,14 +9,21 @@ from turnscope.views import overview as views
 from turnscope.views.overview import Overview
 from turnscope.views.phrases import spell_times
 from turnscope.views.request_summary import SEGMENT_ORDER
-from turnscope.views.window_cuts import CutGroup, CutItem, WindowCut
+from turnscope.views.window_cuts import Choice, CutGroup, CutItem, WindowCut
 
 from pages.parts import cards
 from pages.parts.formats import escape, format_tokens, format_usd, shorten
 
 Link = Callable[[int], str]
-SHOWN = 8  # items of a group that are listed; the rest is one line
+SHOWN, SHOWN_OF_CHOICE = 8, 40  # items of a group that are listed, of all and of a choice; the rest is one line
+WORDS: dict[Choice, str] = {
+    "all": "all",
+    "used": "used again",
+    "back": "attached again",
+    "uncovered": "not in the summary",
+}
 OPEN = ("user", "files", "commands")  # groups that are open from the start
+PANELS = ".st-key-lost-panels"
 POINTS = 200  # of the curve
 TICKS = 5  # parts of its axis
 ROOM = 16  # percent of its height between two labels
@@ -140,7 +147,7 @@ def render_pairing(sentences: int) -> str:
         sentences: of the summary.
     """
     rules = (
-        f".lost-panels:has(p.s{n}:hover,p.s{n}:focus) .lost-row.s{n},.lost-panels:has(.lost-row.s{n}:hover) p.s{n}"
+        f"{PANELS}:has(p.s{n}:hover,p.s{n}:focus) .lost-row.s{n},{PANELS}:has(.lost-row.s{n}:hover) p.s{n}"
         "{background:color-mix(in srgb,var(--ts-accent) 16%,transparent)}"
         for n in range(1, sentences + 1)
     )
@@ -155,28 +162,32 @@ def _render_sentence(n: int, text: str, items: list[CutItem]) -> str:
     return f'<p class="s{n}" tabindex="0"><b>{n}</b><span>{sentence}</span></p>'
 
 
-def render_items(cut: WindowCut, link: Link) -> str:
+def render_items(cut: WindowCut, link: Link, choice: Choice = "all") -> str:
     """What left, by kind and subject: tokens, the sentence that covers it, and which later answers used it.
 
     Args:
         cut: the cut.
         link: the address of a request.
+        choice: which of its items are listed.
     """
-    most = max((group.tokens for group in cut.groups), default=1)
-    body = "".join(_render_group(group, most, link, summed_up=bool(cut.summary)) for group in cut.groups)
+    groups = cut.select_groups(choice)
+    most = max((group.tokens for group in groups), default=1)
+    shown = SHOWN if choice == "all" else SHOWN_OF_CHOICE
+    unfold = OPEN if choice == "all" else tuple(group.name for group in groups)
+    body = "".join(_render_group(group, most, link, bool(cut.summary), shown, group.name in unfold) for group in groups)
     head = (
         f'<div class="lost-row head"><span>Left</span><span>Tokens</span><span title="{MATCH}">Sentence</span>'
         f'<span title="{MATCH}">Used by later answers</span></div>'
     )
-    note = "by kind and subject, largest first"
+    note = f"{WORDS[choice]}, by kind and subject, largest first"
     return cards.render_panel("What it replaced", f'<div class="lost-items">{head}{body}</div>', note)
 
 
-def _render_group(group: CutGroup, most: int, link: Link, *, summed_up: bool) -> str:
+def _render_group(group: CutGroup, most: int, link: Link, summed_up: bool, shown: int, unfold: bool) -> str:
     """A kind of content; what a person wrote and no sentence of the summary covers stands out."""
     strict = summed_up and group.name == "user"
-    rows = "".join(_render_item(item, link, NOT_FOUND if strict else "–") for item in group.items[:SHOWN])
-    rest = group.items[SHOWN:]
+    rows = "".join(_render_item(item, link, NOT_FOUND if strict else "–") for item in group.items[:shown])
+    rest = group.items[shown:]
     if rest:
         used = sum(bool(item.needed or item.read_again) for item in rest)
         tokens = sum(item.tokens for item in rest)
@@ -200,7 +211,7 @@ def _render_group(group: CutGroup, most: int, link: Link, *, summed_up: bool) ->
         f'<span><b>{group.tokens:,}</b>{meter}</span><span></span><span class="ts-faint">{uncovered}{losses}</span>'
     )
     head = f'<summary class="lost-row group">{head}</summary>'
-    return f"<details {'open' if group.name in OPEN else ''}>{head}{rows}</details>"
+    return f"<details {'open' if unfold else ''}>{head}{rows}</details>"
 
 
 def _render_item(item: CutItem, link: Link, uncovered: str) -> str:

@@ -30,17 +30,11 @@ def draw() -> None:
         st.page_link(shell.find_page("envelope"), label="Back to the envelope", icon=":material/arrow_back:")
         return
     _draw_head(shown, found, here)
-
-    def link(n: int) -> str:
-        return url.make_link(shown, "envelope", request=n)
-
     theme.add_sheet(SHEET)
     st.html(markup.render_pairing(len(found.sentences)))
     st.html(markup.render_bars(shown.view, found) + markup.render_facts(found))
-    st.html(
-        f'<div class="lost-panels"><div>{markup.render_summary(found)}</div><div>{markup.render_items(found, link)}</div></div>'
-        + markup.render_savings(found)
-    )
+    _draw_panels(shown, found)
+    st.html(markup.render_savings(found))
     st.download_button(
         "What was lost as Markdown",
         window_cut_text.to_markdown(found),
@@ -51,6 +45,23 @@ def draw() -> None:
         on_click="ignore",
         key="lost.download",
     )
+
+
+@st.fragment
+def _draw_panels(shown: opening.ShownSession, cut: WindowCut) -> None:
+    """The summary, and next to it what it replaced: all of that, or what was used again, came back or is not covered."""
+
+    def link(n: int) -> str:
+        return url.make_link(shown, "envelope", request=n)
+
+    with st.container(key="lost-panels"):
+        left, right = st.columns([1, 2], gap="small")
+        left.html(markup.render_summary(cut))
+        with right:
+            sizes = cut.choices
+            words = {choice: f"{markup.WORDS[choice].capitalize()} {size:,}" for choice, size in sizes.items()}
+            choice = url.draw_choice("Which of it", words, "which", "lost.which")
+            st.html(markup.render_items(cut, link, choice))
 
 
 @st.cache_resource(max_entries=16, show_spinner="Looking for what was needed again")

@@ -26,7 +26,7 @@ NEWEST = 10**9  # a request beyond every session's end: the last one
 MODES = (
     *("pane", "by", "measure", "scale", "rows", "inserts", "stops"),
     *("q", "scope", "role", "tool", "regex", "seen"),
-    *("policies", "model", "window", "limit", "what"),
+    *("policies", "model", "window", "limit", "what", "which"),
 )
 # Of one session: requests as `<start>-<stop>`, from 0 and without the last; a block; a text; the session it is held against.
 PLACES = ("range", "zoom", "block", "text", "with")

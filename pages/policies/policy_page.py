@@ -11,7 +11,7 @@ from turnscope.views import policy_figures, policy_pages, policy_traits
 
 from pages.parts import shell
 from pages.parts.formats import escape, shorten
-from pages.policies import strategies
+from pages.policies import full_window
 
 EVIDENCE = ("Source", "Version", "Fidelity", "Counts with", "Tools are sent as", "Package")  # facts that stand at the end
 
@@ -44,7 +44,7 @@ def draw(known: library.PolicyCatalog, traits: policy_traits.Traits) -> None:
                 st.rerun()
         sentences = "".join(f"<li>{escape(each)}</li>" for each in _split_sentences(made.doc))
         st.html(
-            f'<div class="policy-page"><ol class="doc">{sentences}</ol>{_render_window(traits.figures)}'
+            f'<div class="policy-page"><ol class="doc">{sentences}</ol>{full_window.render(traits.figures)}'
             f"{_render_samples(traits.figures)}{_render_facts(made, of_evidence=False)}{_render_rules(made)}"
             f"<details><summary>Evidence and constants</summary>{_render_facts(made, of_evidence=True)}</details></div>"
         )
@@ -52,25 +52,6 @@ def draw(known: library.PolicyCatalog, traits: policy_traits.Traits) -> None:
 
 def _split_sentences(doc: str) -> list[str]:
     return [f"{each.rstrip('.')}." for each in doc.split(". ") if each]
-
-
-def _render_window(figures: policy_figures.PolicyFigures | None) -> str:
-    """A full window before and after: as it would be with everything kept, and as the policy sends it."""
-    whole = policy_figures.load_figures().get("keep-everything")
-    if figures is None or whole is None or not figures.strip:
-        return ""
-    widest = max(1.0, *(sum(part.share for part in each.strip) for each in (whole, figures)))
-    rows = (("everything kept", whole), ("under the policy", figures))
-    lines = "".join(
-        f"<dt>{name}</dt><dd>{strategies.render_strip(each.strip, widest)}</dd>"
-        f"<dd>{sum(part.share for part in each.strip):.0%}</dd>"
-        for name, each in rows
-    )
-    limit = f'<i class="limit" style="left:calc({100 / widest:.1f}%)"></i>'
-    return (
-        f'<h3>A conversation of 217,000 tokens in a window of 200,000</h3><dl class="policy-window">{lines}'
-        f'<dt></dt><dd class="mark">{limit}</dd><dd></dd></dl>'
-    )
 
 
 def _render_samples(figures: policy_figures.PolicyFigures | None) -> str:

@@ -36,7 +36,7 @@ def draw(known: library.PolicyCatalog) -> None:
         "Figures of cost and loss: measured on the bundled sample sessions, with the prompt cache; median and range of those "
         "whose every request could be sent. Words, and savings, are published ones: hover for their source."
     )
-    swatches = "".join(f'<span><i style="background:{_get_colour(key)}"></i>{name}</span>' for key, name in BUCKETS.items())
+    swatches = "".join(f'<span><i style="background:{get_colour(key)}"></i>{name}</span>' for key, name in BUCKETS.items())
     shapes = "".join(f'<span><i class="{state}"></i>{escape(text)}</span>' for state, text in STATES.items() if state != "kept")
     st.html(
         f'<section class="policy-strategies"><h2>Strategies</h2><div class="scroll" tabindex="0" role="region" '
@@ -55,27 +55,23 @@ def _render_row(strategy: policy_traits.Strategy) -> str:
     words = (strategy.retention, strategy.complexity, strategy.saving, strategy.use)
     retention, complexity, saving, use = (escape(shorten(each, WORDS)) for each in words)
     loss = f"{measured}<small class=words>{escape(shorten(strategy.loss, WORDS))}</small>"
-    strip = render_strip(figures.strip if figures else ())
+    strip = _render_strip(figures.strip if figures else ())
     cells = zip(HEAD, (f"{link}{strip}", retention, complexity, cost, saving, loss, use), strict=True)
     hint = escape(strategy.sources)
     row = "".join(f'<td data-label="{name}" title="{hint}"><span>{cell}</span></td>' for name, cell in cells)
     return f"<tr>{row}</tr>"
 
 
-def render_strip(parts: Sequence[policy_figures.Segment], whole: float = 1.0) -> str:
-    """What is left of a full window: a segment for each bucket and how it is sent.
-
-    Args:
-        parts: the segments.
-        whole: the share of the window that the strip is wide.
-    """
+def _render_strip(parts: Sequence[policy_figures.Segment]) -> str:
+    """What is left of a full window: a segment for each bucket and how it is sent."""
     segments = "".join(
-        f'<i class="{part.state}" style="width:{100 * part.share / whole:.1f}%;--part:{_get_colour(part.bucket)}" '
+        f'<i class="{part.state}" style="width:{100 * part.share:.1f}%;--part:{get_colour(part.bucket)}" '
         f'title="{BUCKETS[part.bucket]}, {STATES[part.state]}: {part.share:.0%} of the window"></i>'
         for part in parts
     )
     return f'<span class="policy-strip">{segments}</span>'
 
 
-def _get_colour(bucket: str) -> str:
+def get_colour(bucket: str) -> str:
+    """The colour of a bucket, as a variable of the page's style."""
     return f"var(--ts-{bucket.replace('_', '-')})"

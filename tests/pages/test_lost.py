@@ -92,3 +92,25 @@ def test_text_of_a_session_is_never_markup() -> None:
         assert '" onmouseover="' not in html
     assert "&lt;script&gt;" in drawn[2]
     assert "&lt;script&gt;" in drawn[5]
+
+
+def test_what_left_can_be_narrowed_to_what_was_used_again(app: AppTest) -> None:
+    open_cut(app, FIRST, 112)
+    whole = bodies(app)
+    app.segmented_control(key="lost.which").set_value("used").run()
+    used = bodies(app)
+    assert app.query_params["which"] in (["used"], "used")
+    assert "not used again" in whole
+    assert "not used again" not in used
+    assert "needed seven times, first at" in used
+
+
+def test_the_choices_of_a_cut_hold_each_item_where_it_fits() -> None:
+    trace = turnscope.replay(turnscope.load(ROOT / "sample_sessions" / f"{FIRST}.jsonl"))
+    cut = window_cuts.build_window_cut(trace, build_overview(trace), 112)
+    assert cut is not None
+    assert cut.choices["all"] == len(cut.items)
+    for choice, size in cut.choices.items():
+        assert size == sum(len(group.items) for group in cut.select_groups(choice))
+    assert 0 < cut.choices["used"] < cut.choices["all"]
+    assert "uncovered" not in replace(cut, summary="").choices

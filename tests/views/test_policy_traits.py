@@ -11,7 +11,7 @@ from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.policy import list_policies
 from turnscope.planning.policy_catalog import load_shipped
 from turnscope.views import policy_traits
-from turnscope.views.policy_figures import draw_strip, load_figures
+from turnscope.views.policy_figures import draw_strip, fill_window, load_figures
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_sessions"
 TRAITS = {each.name: each for each in policy_traits.list_traits(load_shipped())}
@@ -73,3 +73,25 @@ def test_a_strip_shows_what_is_left_of_the_prompt_that_was_shortened_most() -> N
     assert "summary" in {part.state for part in strip}
     whole = sum(part.share for part in draw_strip(replay(trace.session, "keep-everything")))
     assert 0 < sum(part.share for part in strip) < 0.5 * whole
+
+
+def test_a_full_window_names_the_size_at_which_a_policy_acts_and_what_becomes_of_every_part() -> None:
+    trace = replay(load(SAMPLES / "tool-results-eat-the-window.jsonl"), "condense-oldest")
+    full = fill_window(trace)
+    act = next(act for act in full.acts if act.action == "condense")
+    first = next(plan for plan in trace.plans if "condense" in plan.actions)
+    assert (act.before, act.after) == (first.before.tokens, first.seen.tokens)
+    assert act.after < act.before <= full.limit <= full.window
+    plans = [plan for plan in trace.plans if plan.seen.tokens == sum(fate.after for fate in full.fates)]
+    assert any(trace.ledger.count_tokens(0, plan.request.cut) == sum(fate.before for fate in full.fates) for plan in plans)
+    condensed = next(fate for fate in full.fates if fate.state == "summary")
+    assert 0 < condensed.after < 0.2 * condensed.before
+
+
+def test_what_a_policy_keeps_stays_as_large_and_what_it_drops_leaves_nothing() -> None:
+    for name, figures in load_figures().items():
+        assert figures.full, name
+        for fate in figures.full.fates:
+            assert fate.state != "kept" or fate.after == fate.before, (name, fate)
+            assert fate.state != "dropped" or not fate.after, (name, fate)
+            assert fate.state != "insert" or not fate.before, (name, fate)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -45,6 +46,11 @@ GROUPS = {
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"“])|\n+")
 _WORD = re.compile(r"[a-z]{4,}")
 _BULLET = re.compile(r"^[\s\-*#>]*(?:\d+[.)]\s*)?")
+
+
+Choice = Literal["all", "used", "back", "uncovered"]
+"""All items; those that later answers used or fetched again; that the agent attached again; that no sentence covers."""
+CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,31 @@ class WindowCut:
     def items(self) -> tuple[CutItem, ...]:
         """All items that left."""
         return tuple(item for group in self.groups for item in group.items)
+
+    @property
+    def choices(self) -> dict[Choice, int]:
+        """Which of its items can be looked at alone, and how many each choice has; those without any are left out."""
+        sizes = {choice: sum(map(self._fits(choice), self.items)) for choice in CHOICES}
+        return {choice: size for choice, size in sizes.items() if size}
+
+    def select_groups(self, choice: Choice) -> tuple[CutGroup, ...]:
+        """Its groups with the items of a choice alone.
+
+        Args:
+            choice: one of `CHOICES`.
+        """
+        fits = self._fits(choice)
+        chosen = (replace(group, items=tuple(filter(fits, group.items))) for group in self.groups)
+        return tuple(group for group in chosen if group.items)
+
+    def _fits(self, choice: Choice) -> Callable[[CutItem], bool]:
+        tests: dict[Choice, Callable[[CutItem], bool]] = {
+            "all": lambda _item: True,
+            "used": lambda item: bool(item.needed or item.read_again),
+            "back": lambda item: item.returned,
+            "uncovered": lambda item: bool(self.summary) and not item.sentences,
+        }
+        return tests[choice]
 
 
 def build_window_cut(trace: Trace, view: Overview, request: int) -> WindowCut | None:
