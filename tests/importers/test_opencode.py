@@ -132,10 +132,40 @@ def test_a_compaction_leaves_question_summary_and_tail() -> None:
     session = open_value(export(*MADE, mark, summed, user(5, make_text("on")), answer(6, BEGIN, make_text("ok"))))
     assert [m.origin for m in session.messages][4:] == ["inferred", "summary", "prompt", "answer"]
     (seen,) = session.observed
-    assert (seen.request, seen.edit.span, seen.edit.body) == (3, (0, 8), ())
+    assert (seen.request, seen.edit.span, seen.edit.body) == (2, (0, 8), ())
     assert texts(session)[seen.edit.facts["summary"]] == "so far"
     failed = answer(4, BEGIN, summary=True, error={"name": "APIError"})
     assert open_value(export(*MADE, mark, failed, user(5, make_text("on")), answer(6, BEGIN, make_text("ok")))).observed == ()
+
+
+def test_the_request_for_a_summary_is_a_subagent_with_the_conversation_as_one_text() -> None:
+    long = answer(1, BEGIN, {"type": "reasoning", "text": "hm"}, make_text("Looking."), tool("c1", output="x" * 2_001))
+    first = user(3, {"type": "compaction", "auto": True, "tail_start_id": "msg_02"})
+    second = user(6, {"type": "compaction", "auto": True})
+    session = open_value(
+        export(
+            *(MADE[0], long, MADE[2], first, answer(4, make_text("so far"), summary=True, prompt=900)),
+            *(answer(5, make_text("on")), second, answer(7, make_text("more"), summary=True), answer(8, make_text("ok"))),
+        )
+    )
+    assert [request.id[-6:] for request in session.requests] == ["msg_01", "msg_02", "msg_05", "msg_08"]
+    one, two = session.subagents
+    assert [agent.requests[0].usage.prompt_tokens for agent in (one, two)] == [910, 20]  # type: ignore[union-attr]
+    assert [texts(session)[agent.at] for agent in (one, two)] == ["so far", "more"]
+    assert texts(one) == [
+        "<conversation>\n[User]: go\n[User]: file a\n\n[Assistant reasoning]: hm\n[Assistant]: Looking.\n"
+        f'[Assistant tool call]: read({{"path":"a"}})\n[Tool result]: {"x" * 2_000}\n[truncated]\n</conversation>',
+        "so far",
+    ]
+    known = "[Assistant]: Done.\n\n[Assistant]: on"
+    assert texts(two)[0] == f"<conversation>\n{known}\n</conversation>\n\n<prior-summary>\nso far\n</prior-summary>"
+
+
+def test_older_versions_sent_the_conversation_itself_to_be_summed_up() -> None:
+    mark = user(3, {"type": "compaction", "auto": True})
+    summed = answer(4, make_text("so far"), summary=True)
+    session = open_value(export(*MADE, mark, summed, answer(6, make_text("ok")), version="1.2.0"))
+    assert (len(session.requests), session.subagents) == (4, ())
 
 
 def test_an_output_that_was_cleared_stands_until_then() -> None:

@@ -2,12 +2,15 @@
 
 All three hold the same values: a session, its messages in order, each with its parts. A part `step-start` begins a request. A
 user's message with a `compaction` part and the summary that answers it replace what stands before them, but for the tail
-that it names; `state.time.compacted` clears an output. Longer than a mapping for the three containers.
+that it names; `state.time.compacted` clears an output. Since 1.18 the request for a summary has a system prompt of its own, no
+tools, and the conversation as one text: it is a subagent. Longer than a mapping for the three containers, and that text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, mak
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, make_part
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span, Usage
 from turnscope.session.thread import Thread
 from turnscope.session.usage import drop_empty, measured, parse_count, parse_usd
@@ -28,6 +32,8 @@ NAME = "opencode"
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
 QUESTION = "What did we do so far?"
+TEXT_SINCE = (1, 18)  # the first version that was seen to send the conversation to be summed up as one text
+RESULT_CHARS = 2_000  # of each result in that text
 UNSENT = ("step-finish", "snapshot", "patch", "agent")
 Value = Mapping[str, Any]
 
@@ -101,7 +107,8 @@ def _build_session(source: Source, id: str, above: set[str]) -> Session:
     info, file = _list_infos(source)[id]
     builder = Builder(id or source.path.stem, NAME, as_text(info.get("title")))
     builder.about |= {key: info[key] for key in ("directory", "version", "agent", "slug") if info.get(key)}
-    laid, passed, cleared = _Layout(), SkippedRecords(), dict[str, float]()
+    version = tuple(map(int, re.findall(r"\d+", as_text(info.get("version")))[:2]))
+    laid, passed, cleared = _Layout(version >= TEXT_SINCE), SkippedRecords(), dict[str, float]()
     for message, parts in _iter_messages(source, info, file):
         laid.take(message, parts, passed, cleared)
     passed.add_notes(builder)
@@ -114,7 +121,7 @@ def _build_session(source: Source, id: str, above: set[str]) -> Session:
     agents = [
         structs.replace(s, parent=session.id, at=_find_start(session, laid.tasks.get(s.id, ""))) for s in found if s.blocks
     ]
-    return structs.replace(session, subagents=tuple(agents))
+    return structs.replace(session, subagents=(*agents, *laid.build_summaries(session)))
 
 
 def _find_start(session: Session, call_id: str) -> int:
@@ -150,34 +157,62 @@ def _iter_subagents(file: Source, kind: str, id: str) -> list[Source]:
 
 
 class _Layout:
-    """The nodes of a session while its messages are read."""
+    """The nodes of a session while its messages are read. `sums_up_text`: a summary is requested with a prompt of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums_up_text: bool) -> None:
+        self.sums_up_text = sums_up_text
         self.nodes, self.lead = list[Node](), list[NodeMessage]()
         self.requested: tuple[str, str] | None = None  # a requested compaction: its message, where the tail begins
         self.cut: Cut | None = None
         self.tasks: dict[str, str] = {}  # session of a subagent -> the call that started it
+        self.asides: list[tuple[Node, str, NodeMessage]] = []  # of each summary: its node, what it sums up, the answer
+        self.sent: list[Node] = []  # what the next request holds, but for the newest summary
+        self.summary = ""
 
     def take(self, message: Value, parts: list[Value], passed: SkippedRecords, cleared: dict[str, float]) -> None:
         id, time = as_text(message.get("id")) or f"#{len(self.nodes)}", as_mapping(message.get("time"))
         node = Node(id, None, [], parse_time(time.get("created")), self.cut)
         self.cut = None
+        self.nodes.append(node)
         if message.get("role") == "user":
             system = as_text(message.get("system"))
-            if system and not self.nodes:
+            if system and len(self.nodes) == 1:
                 self.lead = [NodeMessage("system", system, "system")]
             mark = next((part for part in parts if part.get("type") == "compaction"), None)
             node.messages = [NodeMessage("user", make_text(QUESTION), "inferred")] if mark else _make_prompt(parts, passed)
             self.requested = (id, as_text(mark.get("tail_start_id"))) if mark else None
+            self.sent += [] if mark else [node]
         elif message.get("role") == "assistant":
             node.messages = list(self._make_answers(message, parts, time, passed, cleared))
-            if message.get("summary") is True and self.requested and not message.get("error") and time.get("completed"):
-                ids = [known.id for known in self.nodes]
-                tail = ids[ids.index(self.requested[1]) : ids.index(self.requested[0])] if self.requested[1] in ids else []
-                self.cut = Cut("compacted into a summary", [*tail, self.requested[0]], id)
+            if message.get("summary") is True and self.requested:
+                self._sum_up(node, *self.requested, done=not message.get("error") and bool(time.get("completed")))
+            else:
+                self.sent.append(node)
         else:
             passed.add(f"message of role {message.get('role')}", message)
-        self.nodes.append(node)
+
+    def _sum_up(self, node: Node, requested: str, tail_start: str, done: bool) -> None:
+        """Take in an answer to a request for a summary."""
+        ids = [known.id for known in self.nodes]
+        tail = ids[ids.index(tail_start) : ids.index(requested)] if tail_start in ids else []
+        if self.sums_up_text and node.messages:
+            text = _write_conversation([one for one in self.sent if one.id not in tail], self.summary)
+            self.asides.append((node, text, node.messages[0]))
+            node.messages[0] = replace(node.messages[0], request=None)
+        if done:
+            self.cut = Cut("compacted into a summary", [*tail, requested], node.id)
+            self.sent = [one for one in self.sent if one.id in tail]
+            self.summary = extract_text(node.messages[0].content) if node.messages else ""
+
+    def build_summaries(self, session: Session) -> Iterator[Session]:
+        """The requests for summaries that had a prompt of their own, as subagents. Their instructions are not in the log."""
+        starts = {message.id: message.start for message in session.messages}
+        for node, text, answer in self.asides:
+            builder = Builder(f"{session.id}~{node.id}", NAME, "summary")
+            builder.add_message("user", make_text(text), origin="inferred", sent_at=node.at)
+            draft = builder.add_message("assistant", answer.content, sent_at=node.at)
+            builder.set_request(draft, **{"id": node.id, **(answer.request or {})})
+            yield structs.replace(builder.build(), parent=session.id, at=starts.get(node.id, -1))
 
     def _make_answers(
         self, message: Value, parts: list[Value], time: Value, passed: SkippedRecords, cleared: dict[str, float]
@@ -231,6 +266,28 @@ class _Layout:
                 case kind if kind not in UNSENT:
                     passed.add(f"part {kind}", part)
         return blocks, answers
+
+
+def _write_conversation(nodes: Iterable[Node], summary: str) -> str:
+    """A conversation as the text that is to be summed up, after an earlier summary."""
+    written = "\n\n".join("\n".join(_write_lines(node)) for node in nodes if node.messages)
+    text = f"<conversation>\n{written}\n</conversation>"
+    return f"{text}\n\n<prior-summary>\n{summary}\n</prior-summary>" if summary else text
+
+
+def _write_lines(node: Node) -> Iterator[str]:
+    for message in node.messages:
+        for block in [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content:
+            text = extract_text(block.get("content") if block["type"] == "tool_result" else [block])
+            match block["type"]:
+                case "text":
+                    yield f"[{message.role.capitalize()}]: {text}"
+                case "thinking":
+                    yield f"[Assistant reasoning]: {block['thinking']}"
+                case "tool_use":
+                    yield f"[Assistant tool call]: {block['name']}({dumps(block['input'])})"
+                case "tool_result":
+                    yield f"[Tool result]: {text[:RESULT_CHARS]}" + ("\n[truncated]" if len(text) > RESULT_CHARS else "")
 
 
 def _make_prompt(parts: list[Value], passed: SkippedRecords) -> list[NodeMessage]:
@@ -294,6 +351,8 @@ IMPORTER = Importer(
     find_places,
     part_of=find_main_path,
     suffixes=(".json", ".db"),
+    version=2,
     wants="`info` of a session next to `messages`, nor its tables or folders",
-    right="compactions and cleared outputs apart from the timeline; three containers, one reading",
+    right="compactions and cleared outputs apart from the timeline, requests for summaries as subagents; three containers, "
+    "one reading",
 )
