@@ -2,7 +2,8 @@
 
 A line for each recorded compaction: tokens planned and billed, by how much the plan missed, and the error that it stated.
 Below: the miss at the median, and how many are within their stated error. `--inferred`: files are read without the records of
-whole requests and prompts, as an older version would have written them. Exit code 1 where the median is above 8 %, or fewer
+whole requests and prompts, as an older version would have written them. A path may hold recorded runs of agents
+(`tests.wire`). Exit code 1 where the median is above 8 %, or fewer
 than 95 % are covered. Default: the Claude Code sessions of `../shared/data/open`.
 """
 
@@ -22,6 +23,9 @@ sys.path.insert(0, str(ROOT))
 
 import turnscope  # noqa: E402
 from turnscope.session.model import Session  # noqa: E402
+
+from tests.wire import folders, open_run  # noqa: E402
+from tests.wire.compare import sessions  # noqa: E402
 
 MEDIAN, COVERED = 0.08, 0.95
 FOLDER = ROOT.parent / "shared" / "data" / "open" / "claude-code"
@@ -71,10 +75,19 @@ def strip(path: Path, folder: Path) -> Path:
     return target
 
 
+def measure_runs(path: Path) -> list[First]:
+    """Measure the sessions of recorded runs of agents at or below a path."""
+    made: list[First] = []
+    for folder in folders(path):
+        with open_run(folder) as run:
+            made += (first for session in sessions(run.transcripts) for first in measure(run.name, session))
+    return made
+
+
 def measure_files(paths: list[Path], *, inferred: bool = False) -> list[First]:
     """Measure the sessions of files at or below some paths."""
+    made = [] if inferred else [first for path in paths if path.is_dir() for first in measure_runs(path)]
     files = (found for path in paths for found in (sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]))
-    made: list[First] = []
     with TemporaryDirectory() as folder:
         for path in files:
             if path.parent.name != "subagents":

@@ -373,6 +373,18 @@ def test_a_bill_far_below_the_count_moves_the_scale_no_further_than_its_bound() 
     assert calibration.predict(20_402) == round(SMALLEST_SCALE * 20_402)
 
 
+def compact(billed: int) -> Calibration:
+    """What is known after a compaction whose first prompt was counted as 10,000 tokens."""
+    grown = Calibration.start().learn(100, 19_100, "a").learn(60_000, 79_000, "a")
+    return grown.expect_compaction().learn(10_000, billed, "a")
+
+
+def test_a_bill_after_a_compaction_that_a_scale_explains_leaves_the_prefix_as_it_was() -> None:
+    assert compact(26_000).prefix == 19_000
+    assert compact(26_000).expect_compaction().predict(1_000) == pytest.approx(20_000, abs=400)
+    assert compact(21_000).prefix < 12_000, "no scale explains it: the prefix itself is smaller"
+
+
 def test_what_was_hidden_does_not_vanish_where_more_is_counted_than_was_billed() -> None:
     known = HiddenTokens(2_000, 0, 0, 0, 2_000, 2_000)
     assert known.apply_level(-500, 100_000, 0).prefix == 2_000

@@ -152,11 +152,10 @@ def test_the_request_for_a_summary_is_a_subagent_with_the_conversation_as_one_te
     one, two = session.subagents
     assert [agent.requests[0].usage.prompt_tokens for agent in (one, two)] == [910, 20]  # type: ignore[union-attr]
     assert [texts(session)[agent.at] for agent in (one, two)] == ["so far", "more"]
-    assert texts(one) == [
+    assert texts(one)[0] == (
         "<conversation>\n[User]: go\n[User]: file a\n\n[Assistant reasoning]: hm\n[Assistant]: Looking.\n"
-        f'[Assistant tool call]: read({{"path":"a"}})\n[Tool result]: {"x" * 2_000}\n[truncated]\n</conversation>',
-        "so far",
-    ]
+        f'[Assistant tool call]: read({{"path":"a"}})\n[Tool result]: {"x" * 2_000}\n[truncated]\n</conversation>'
+    )
     known = "[Assistant]: Done.\n\n[Assistant]: on"
     assert texts(two)[0] == f"<conversation>\n{known}\n</conversation>\n\n<prior-summary>\nso far\n</prior-summary>"
 

@@ -195,7 +195,10 @@ class Calibration(Struct, frozen=True, gc=False):
         if not self.seen:
             return HiddenTokens.from_level(level, self.mid_conversation)
         if self.compacted:
-            return self.hidden.apply_compaction(level, recorded)
+            split, base = self.hidden.apply_compaction(level, recorded), self.hidden.base
+            if split.base < base and recorded - base >= SMALLEST_SCALE * counted:  # an error of counting explains it
+                return HiddenTokens(base, 0, 0, 0, base, self.hidden.start)
+            return split
         if not same:
             return self.hidden.apply_model_switch(level, recorded)
         least, gone = compute_least_fall(self.recorded), recorded < self.recorded and counted >= (1 - CUT_SHARE) * self.counted

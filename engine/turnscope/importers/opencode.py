@@ -277,8 +277,9 @@ def _write_conversation(nodes: Iterable[Node], summary: str) -> str:
 
 def _write_lines(node: Node) -> Iterator[str]:
     for message in node.messages:
-        for block in [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content:
-            text = extract_text(block.get("content") if block["type"] == "tool_result" else [block])
+        blocks = make_text(message.content) if isinstance(message.content, str) else message.content
+        for block in map(as_mapping, blocks):
+            text = extract_text(block)
             match block["type"]:
                 case "text":
                     yield f"[{message.role.capitalize()}]: {text}"
