@@ -12,10 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.calibration import Calibration
 from turnscope.counting.reconciliation import CELLS, Fit, Ints, Reconciliation, StaticHints, fit_requests, reconcile
+from turnscope.reading.content_blocks import make_image
+from turnscope.session.builder import Builder
+from turnscope.session.model import Usage
 from turnscope.views.overview import build_overview
 
 from tests.samples import files as iter_files
 from tests.samples import row
+from tests.wire import open_run
+from tests.wire.compare import sessions
+
+# a PNG of 1 x 1 px
+PICTURE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciliation, tuple[Fit, ...]]:
@@ -144,6 +154,19 @@ def test_what_no_error_of_counting_explains_stays_unattributed_until_it_leaves()
     assert all(1_000 < tokens <= 1_700 for tokens in found[6:9])
 
 
+@pytest.mark.parametrize("images", [0, 1])
+def test_what_an_image_may_have_been_billed_is_an_error_of_counting(images: int) -> None:
+    builder = Builder("s", "made")
+    prompt = 8_000
+    for n in range(12):
+        picture = [make_image(PICTURE)] if n == 6 and images else []
+        builder.add_message("user", [{"type": "text", "text": f"Step {n}. " + "What comes next? " * 200}, *picture])
+        prompt += 800 + 1_500 * (n == 6)
+        builder.set_request(builder.add_message("assistant", "Done."), model="m", usage=Usage(prompt, output_tokens=3))
+    view = build_overview(turnscope.replay(builder.build()))
+    assert view.cells[:, CELLS.index("unattributed")].any() == (not images)
+
+
 def test_the_shortest_request_tells_the_prefix_where_the_scale_drifts() -> None:
     growth, billed = [50] + [5_000] * 11, [50] + [4_200] * 6 + [5_600] * 5
     counts, recorded = make_requests(growth, billed, 40_000)
@@ -162,6 +185,14 @@ def test_a_small_set_of_tools_is_prefix_where_the_log_shows_that_tools_were_load
 def test_a_request_that_the_fit_did_not_see_keeps_what_is_unattributed() -> None:
     [fit] = fit_requests(np.array([100]), np.array([-1]), ["m"], known_static=True)
     assert fit.compute_terms(100, 180, 0).unattributed == 80
+
+
+@pytest.mark.parametrize("run", ["gemini/C", "opencode/C"])
+def test_little_is_unattributed_in_recorded_runs_with_images(run: str, shared) -> None:
+    with open_run(shared("data", "wire", *run.split("/"))) as opened:
+        views = [build_overview(turnscope.replay(session)) for session in sessions(opened.transcripts)]
+    shares = [share for v in views for share in (v.cells[:, -1] / np.maximum(v.prompts, 1))[v.recorded > 0]]
+    assert max(shares) <= 0.02
 
 
 def test_little_is_unattributed_in_real_sessions_of_any_tool(shared) -> None:

@@ -22,6 +22,7 @@ import binascii
 import re
 import zlib
 from bisect import bisect_right
+from collections.abc import Iterator
 from math import ceil
 from typing import Literal
 
@@ -47,6 +48,7 @@ _URLSAFE = str.maketrans("-_", "+/")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _OBJECT_STREAM = re.compile(rb"/ObjStm\b[^\0]{0,400}?stream\r?\n")
 
+_IMAGES = ("image", "image_url", "input_image")  # types of blocks
 _PLAIN_TYPES = ("text", "thinking", "tool_use", "tool_result")  # such a block is no media itself; what it holds may be
 
 Style = Literal["patches", "tiles"]
@@ -68,23 +70,39 @@ def count_media(raw: JSON, family: str) -> int:
         return 0
     if is_sealed(raw):
         return count_sealed_thinking(raw)
+    total = 0
+    for node in _iter_media(raw):
+        total += _count_image(node, family) if node.get("type") in _IMAGES else _count_document(node)
+    return total
+
+
+def count_largest_images(raw: JSON) -> int:
+    """Count the most tokens that the images of a content block may have, under any provider's formula. Never raises.
+
+    Args:
+        raw: The block as sent.
+    """
+    return HIGH_TIER[1] * sum(node.get("type") in _IMAGES for node in _iter_media(raw))
+
+
+def _iter_media(raw: JSON) -> Iterator[dict[str, JSON]]:
+    """Iterate over the images and documents of a content block, also inside a tool result."""
     if isinstance(raw, dict) and raw.get("type") in _PLAIN_TYPES and not isinstance(raw.get("content"), (dict, list)):
-        return 0
-    total, todo = 0, [raw]
+        return
+    todo = [raw]
     while todo:  # a loop, because a log may be nested deeper than Python recurses
         node = todo.pop()
         if isinstance(node, list):
             todo.extend(node)
         elif isinstance(node, dict):
             kind = node.get("type")
-            if kind in ("image", "image_url", "input_image"):
-                total += _count_image(node, family)
+            if kind in _IMAGES:
+                yield node
             elif kind in ("document", "file", "input_file"):
-                total += _count_document(node)
+                yield node
                 todo.append(_get_content(node.get("source")))
             else:
                 todo.append(_get_content(node))
-    return total
 
 
 def is_sealed(raw: JSON) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as replace_struct
 
-from turnscope.counting.hidden import CUT_SHARE, HiddenTokens, compute_least_fall, compute_least_jump
+from turnscope.counting.hidden import CUT_SHARE, JUMP_TOKENS, HiddenTokens, compute_least_fall, compute_least_jump
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -200,11 +200,13 @@ class StaticHints(NamedTuple):
         changes: Whether they changed at a request, as far as the log shows it.
         prior: Tokens that they are taken to have, where neither a bill nor a compaction shows it; 0 = unknown.
         added: By request, most tokens that the provider may have put in by itself; () = nothing.
+        images: The most tokens that the images which came with a request may have beyond their count.
     """
 
     changes: Callable[[int], bool] = lambda _: False
     prior: int = 0
     added: tuple[int, ...] = ()
+    images: Callable[[int], int] = lambda _: 0
 
 
 class _Segment(NamedTuple):
@@ -268,7 +270,7 @@ def fit_requests(
         found.append(Fit(piece.start, piece.stop, *parts, injected=walk.injected))
     whole = _fill_gaps(found, len(models), 0 if known_static else hints.prior)
     stated = list(_add_errors(whole, sizes, recorded, models))
-    counted = _add_miscounted(stated, sizes, recorded, models)
+    counted = _add_miscounted(stated, sizes, recorded, models, hints.images)
     return tuple(replace(fit, added=hints.added[fit.start : fit.stop]) for fit in counted)
 
 
@@ -501,12 +503,15 @@ def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequen
         yield replace(fit, error=errors.get(models[fit.start], fit.error))
 
 
-def _add_miscounted(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
+def _add_miscounted(
+    fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str], images: Callable[[int], int]
+) -> Iterator[Fit]:
     """Add to each fit what was billed beyond its parts because it was counted wrongly.
 
     What two neighbouring requests differ by was counted and billed. Where the two numbers differ by no more than a counter can
-    be off, their difference is an error of counting, and stays one until those blocks leave. What a stretch begins with, and
-    what comes at any other step, is not, unless all of it is too little to mean anything. `error` states the whole of it.
+    be off, their difference is an error of counting, and stays one until those blocks leave; so is what images, which each
+    provider counts in its own way, may have been billed. What a stretch begins with, and what comes at any other step, is not,
+    unless all of it is too little to mean anything. `error` states the whole of it.
     """
     counted, billed = sizes.tolist(), recorded.tolist()
     at, beyond = -1, 0.0  # the request before with usage; what an error of counting does not explain there
@@ -520,7 +525,8 @@ def _add_miscounted(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Se
             if at < 0 or models[at] != models[n] or (at < fit.start and fit.reinjected):
                 beyond = 0.0 if rest <= DRIFT_LIMIT * scaled else rest
             elif not _can_be_count(counted[n] - counted[at], billed[n] - billed[at]):
-                beyond += billed[n] - billed[at] - fit.scale * (counted[n] - counted[at])
+                more = billed[n] - billed[at] - fit.scale * (counted[n] - counted[at])
+                beyond += more if more <= JUMP_TOKENS else max(0.0, more - images(n))
             beyond = min(max(0.0, beyond), rest)
             found[n - fit.start] = round(rest - beyond if beyond > least else rest)
             at = n

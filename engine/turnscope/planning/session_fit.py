@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace as replace_struct
 
 from turnscope.counting.calibration import Calibration, PolicyEstimate
+from turnscope.counting.media import count_largest_images
 from turnscope.counting.reconciliation import DRIFT_LIMIT, SCALE_LIMITS, Fit, Ints, StaticHints, fit_requests
 from turnscope.planning.first_request import get_prompt_prior
 from turnscope.planning.provider_additions import find_provider_additions
@@ -117,6 +118,7 @@ def fit_session(
             partial(changes_static, session, requests),
             get_prompt_prior(session)[0],
             find_provider_additions(session, requests),
+            partial(_count_new_images, session, requests),
         ),
     )
     if isinstance(recorded_whole := session.about.get(EXACT_REQUESTS), dict):
@@ -187,6 +189,14 @@ def changes_static(session: Session, requests: Sequence[Request], number: int) -
         return False
     cached = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
     return request.usage.cache_read_input_tokens < cached // 2
+
+
+def _count_new_images(session: Session, requests: Sequence[Request], number: int) -> int:
+    """The most tokens that images may have that came with a request: in new blocks, or in what a tool wrote anew."""
+    start = requests[number - 1].cut if number else 0
+    new = (block.raw for block in session.blocks[start : requests[number].cut])
+    anew = (part.raw for seen in session.observed if seen.request == number for part in seen.edit.body or ())
+    return sum(map(count_largest_images, (*new, *anew)))
 
 
 def lacks_tools(session: Session) -> bool:
