@@ -34,7 +34,7 @@ _table = st.components.v2.component(
     "turnscope_sessions",
     html='<div class="box"></div>',
     css=theme.read_files(_HERE, "table.css"),
-    js=theme.read_files(_HERE, "table.js"),
+    js=theme.read_files(_HERE, "curve.js", "table.js"),
 )
 
 

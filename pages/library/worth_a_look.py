@@ -19,7 +19,7 @@ _cards = st.components.v2.component(
     "turnscope_notable",
     html='<div class="cards"></div>',
     css=theme.read_files(_HERE, "notable.css"),
-    js=theme.read_files(_HERE, "notable.js"),
+    js=theme.read_files(_HERE, "curve.js", "notable.js"),
 )
 
 

@@ -65,7 +65,7 @@ def draw_line(shown: opening.ShownSession) -> None:
     with st.container(key="live-line", horizontal=True, vertical_alignment="center", gap="small"):
         _follow_file(shown)
         with st.popover(_name_limits(), icon=":material/notifications:", key="live-limits"):
-            st.html('<div class="ts-small">Notify me once when this session reaches</div>')
+            st.html('<div class="ts-small">Notify me each time this session reaches</div>')
             kept: dict[str, Any] = {"placeholder": "none", "persist_state": "session"}
             st.number_input("Fill of the window, in percent", 1, 100, None, 5, key=FILL, **kept)
             st.number_input("Cost in $", 0.01, 1e6, None, 1.0, format="%.2f", key=USD, **kept)

@@ -302,6 +302,11 @@ def test_a_session_that_is_being_written_is_followed_and_tells_of_limits(tab: Pa
     assert re.fullmatch(r"The window is \d+% full\.", text)
     assert tab.locator(".ts-title h1").inner_text().startswith(title[:20])
     tab.get_by_text(text).first.wait_for()
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n")  # the file changes, and the limit is still exceeded
+    tab.wait_for_timeout(3_000)  # longer than between two looks at the file
+    idle(tab)
+    assert tab.evaluate("shown.length") == 1, "once for each time that a limit is reached"
     tab.emulate_media(reduced_motion="reduce")
     assert tab.locator(".ts-live i").evaluate("e => getComputedStyle(e).animationIterationCount") == "1"
 

@@ -83,6 +83,8 @@ def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_t
     assert row["cost"] == f"${view.total:,.2f}"
     assert row["fill"] == f"{view.fill.max():.0%}"
     assert max(row["curve"]) == round(100 * view.fill.max())
+    cards = read_component(app, "turnscope_notable")["rows"]
+    assert [card["curve"] for card in cards] == [row["curve"]], "a card has the curve of its session"
     [cost] = read_component(app, "turnscope_costs")["rows"]
     assert (cost["cost"], cost["share"]) == (f"${view.total:,.2f}", 100.0)
 

@@ -16,7 +16,10 @@ export default function (component) {
     const which = make("span", "which");
     if (row.tile) which.append(make("span", "tile", row.tile));
     which.append(make("span", "title", row.title), make("span", "go", "→"));
-    card.append(make("b", "", row.head), make("span", "reason", row.reason), which);
+    const head = make("span", "head");
+    head.append(make("b", "", row.head));
+    if (row.curve.length) head.append(drawCurve(row.curve));
+    card.append(head, make("span", "reason", row.reason), which);
     card.title = row.title;
     card.onclick = () => setStateValue("event", { open: row.id, seq: Date.now() });
     return card;
