@@ -13,20 +13,33 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from google.genai import types as gemini_types
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 KEY = "a-key-of-this-test"
 SEALED = "gAAAAA-sealed"
 SIGNED = b64encode(b"signed by gemini").decode()
-CHAT = TypeAdapter(with_config(ConfigDict(extra="forbid"))(CompletionCreateParamsStreaming))
-RESPONSES = TypeAdapter(with_config(ConfigDict(extra="forbid"))(ResponseCreateParamsStreaming))
 EXTRA_OF_OPENROUTER = {"reasoning"}
+
+
+# The vendors' packages are imported where a test needs them: each takes seconds, and every worker imports every test.
+@cache
+def chat_body() -> TypeAdapter[Any]:
+    """What a request of Chat Completions may hold, by the vendor's SDK, and nothing else."""
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
+    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(CompletionCreateParamsStreaming))
+
+
+@cache
+def responses_body() -> TypeAdapter[Any]:
+    """The same of a request of the Responses API."""
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(ResponseCreateParamsStreaming))
 
 
 @dataclass
@@ -148,14 +161,16 @@ class ApiServer:
             match _get_protocol(path):
                 case "chat":
                     known = {name: value for name, value in body.items() if name not in EXTRA_OF_OPENROUTER}
-                    CHAT.validate_python(known | {"stream": True})
+                    chat_body().validate_python(known | {"stream": True})
                     return _check_chat(body["messages"])
                 case "responses":
                     if not path.endswith("/compact"):
-                        RESPONSES.validate_python(body | {"stream": True})
+                        responses_body().validate_python(body | {"stream": True})
                     return _check_responses(body["input"])
                 case _:
-                    contents = [gemini_types.Content.model_validate(each) for each in body["contents"]]
+                    from google.genai import types
+
+                    contents = [types.Content.model_validate(each) for each in body["contents"]]
                     return _check_gemini(contents)
         except ValidationError as error:
             return f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}"

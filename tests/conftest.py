@@ -5,6 +5,7 @@ Browser tests are skipped on a machine without Chromium and fail there in CI, so
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -62,6 +63,7 @@ ROOM = 4_000_000_000  # bytes that have to be free there
 def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders lie in memory where there is room: many tests write databases, and each commit waits for a disk."""
     config.pluginmanager.import_plugin("skips")
+    spread_collection(config)
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("plain")
     cache = getattr(config, "cache", None)
@@ -76,6 +78,15 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def spread_collection(config: pytest.Config) -> None:
+    """Each worker begins to collect elsewhere, so that it finds compiled what the others came to first."""
+    worker, folders = os.environ.get("PYTEST_XDIST_WORKER"), [Path(arg) for arg in config.args]
+    if worker and len(folders) == 1 and folders[0].is_dir():
+        inside = sorted(each for each in folders[0].iterdir() if each.is_dir() or each.match("test_*.py"))
+        first = len(inside) * int(worker.removeprefix("gw")) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        config.args = [str(each) for each in (*inside[first:], *inside[:first])]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -100,6 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Only there: what the engine does must not depend on how fast it is done.
     """
+    items.sort(key=lambda item: item.path)  # the same in every worker, wherever it began
     for item in items:
         if CI and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
@@ -127,6 +139,13 @@ def shared(*parts: str) -> Path:
 def shared_fixture() -> Any:
     """The function `shared`, for tests that do not import it: `shared("data", "open", "codex")`."""
     return shared
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end, so nobody looks through it for garbage again; and what is new seldom is in a circle."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 class State(Mapping[str, Any]):

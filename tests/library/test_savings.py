@@ -19,7 +19,12 @@ from turnscope.views.savings import CANDIDATES, find_best_saving
 
 SAMPLES = ROOT / "sample_sessions"
 COLD = turnscope.load(SAMPLES / "cache-goes-cold.jsonl")
-ROWS = turnscope.compare(COLD, (AS_RECORDED, *CANDIDATES)).rows
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Row, ...]:
+    """The record and every candidate."""
+    return turnscope.compare(COLD, (AS_RECORDED, *CANDIDATES)).rows
 
 
 def cheaper(row: Row, by: str) -> Row:
@@ -29,18 +34,18 @@ def cheaper(row: Row, by: str) -> Row:
     return replace(row, cost=replace(row.cost, usd=(first - Decimal(by), *rest)))
 
 
-def test_the_change_that_saves_most_is_named_with_what_it_loses() -> None:
-    found = find_best_saving(ROWS)
+def test_the_change_that_saves_most_is_named_with_what_it_loses(rows: tuple[Row, ...]) -> None:
+    found = find_best_saving(rows)
     assert found
     assert found == find_saving(COLD)
-    (row,) = (row for row in ROWS if row.policy == found.policy)
-    (record,) = (row for row in ROWS if row.policy == AS_RECORDED)
+    (row,) = (row for row in rows if row.policy == found.policy)
+    (record,) = (row for row in rows if row.policy == AS_RECORDED)
     assert row.usd is not None
     assert record.usd is not None
     assert (found.usd_before, found.usd_after) == (record.usd, row.usd)
     most = max(
         record.usd + record.refetch_usd - r.usd - r.refetch_usd
-        for r in ROWS
+        for r in rows
         if r.usd is not None and not (r.over_window or r.refusals or r.rejected)
     )
     assert abs(found.usd - most) < Decimal("1e-20")  # added in another order
@@ -49,8 +54,8 @@ def test_the_change_that_saves_most_is_named_with_what_it_loses() -> None:
     assert f"{found.lost} lost references" in found.sentence
 
 
-def test_what_saves_little_could_not_be_sent_or_has_no_price_is_no_change_to_make() -> None:
-    record = next(row for row in ROWS if row.policy == AS_RECORDED)
+def test_what_saves_little_could_not_be_sent_or_has_no_price_is_no_change_to_make(rows: tuple[Row, ...]) -> None:
+    record = next(row for row in rows if row.policy == AS_RECORDED)
     same = replace(record, policy="other")
     assert find_best_saving([record, same]) is None
     assert find_best_saving([record, cheaper(same, "0.04")]) is None
@@ -105,7 +110,7 @@ def test_models_to_choose_from_write_texts_and_have_a_price() -> None:
     assert not any("audio" in name or "realtime" in name for name in list_models())
 
 
-def test_two_sessions_stand_side_by_side_measure_by_measure() -> None:
+def test_two_sessions_stand_side_by_side_measure_by_measure(rows: tuple[Row, ...]) -> None:
     sessions = [COLD, turnscope.load(SAMPLES / "thinking-grows.jsonl")]
     traces = [turnscope.replay(session) for session in sessions]
     sides = [session_comparison.build_side(trace, SharedFacts.from_trace(trace)) for trace in traces]
@@ -113,7 +118,7 @@ def test_two_sessions_stand_side_by_side_measure_by_measure() -> None:
     assert told["Requests"] == tuple(f"{len(session.requests)}" for session in sessions)
     assert told["USD"] == tuple(f"{turnscope.overview(session).path_total:,.2f}" for session in sessions)
     assert sides[0].name == "High water an hour late since Sunday · claude-opus-4-5-20251101"
-    assert sides[0].row.sizes == ROWS[0].sizes
+    assert sides[0].row.sizes == rows[0].sizes
     assert told["Models"][0].count("claude") == 2
     lines = session_comparison.sides_to_csv(sides).splitlines()
     assert len(lines) == 1 + len(told)

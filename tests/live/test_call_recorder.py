@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anthropic
-import openai
 import pytest
 import turnscope
 from api_server import KEY, ApiServer, Say
 from conftest import let_go
-from google import genai
-from google.genai import types
 from turnscope.live.offline import OfflineServer
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 MESSAGES: list[Any] = [{"role": "user", "content": "What is it?"}]
 
@@ -57,14 +57,21 @@ def test_a_chat_over_anthropics_sdk_opens_with_its_requests_usage_and_growing_hi
     assert log.stat().st_mode & 0o077 == 0
 
 
-def stream_chat(client: openai.OpenAI) -> str:
+def make_client(server: ApiServer) -> OpenAI:
+    """A client of the vendor's SDK, which takes long to import."""
+    from openai import OpenAI
+
+    return OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0)
+
+
+def stream_chat(client: OpenAI) -> str:
     chunks = client.chat.completions.create(
         model="gpt-5.5", messages=MESSAGES, stream=True, stream_options={"include_usage": True}
     )
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def stream_response(client: openai.OpenAI) -> str:
+def stream_response(client: OpenAI) -> str:
     events = client.responses.create(model="gpt-5.5", input=[{"type": "message", **MESSAGES[0]}], stream=True)
     return "".join(event.delta for event in events if event.type == "response.output_text.delta")
 
@@ -72,7 +79,7 @@ def stream_response(client: openai.OpenAI) -> str:
 @pytest.mark.parametrize("call", [stream_chat, stream_response])
 def test_a_stream_of_openai_is_recorded_while_the_app_reads_it(call: Any, server: ApiServer, log: Path) -> None:
     server.script.append(Say("A bird, perhaps.", usage=(100, 40, 7)))
-    client = openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1")
+    client = make_client(server)
     assert turnscope.trace(call, path=log)(client) == "A bird, perhaps."
     session = turnscope.load(log)
     assert "A bird, perhaps." in texts(log)
@@ -82,6 +89,9 @@ def test_a_stream_of_openai_is_recorded_while_the_app_reads_it(call: Any, server
 
 def test_a_call_of_googles_sdk_opens_with_its_model(server: ApiServer, log: Path) -> None:
     server.script.append(Say("A bird, perhaps.", usage=(100, 40, 7)))
+    from google import genai
+    from google.genai import types
+
     client = genai.Client(api_key=KEY, vertexai=False, http_options=types.HttpOptions(base_url=server.url))
     ask = turnscope.trace(path=log)(lambda: client.models.generate_content(model="gemini-2.5-pro", contents="What is it?"))
     assert ask().text == "A bird, perhaps."
@@ -92,8 +102,10 @@ def test_a_call_of_googles_sdk_opens_with_its_model(server: ApiServer, log: Path
 
 def test_coroutines_and_generators_are_recorded_and_nothing_around_them(server: ApiServer, log: Path) -> None:
     server.script += [Say("One."), Say("Two."), Say("Three."), Say("Four.")]
-    client = openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1")
-    slow = openai.AsyncOpenAI(api_key=KEY, base_url=f"{server.url}/v1")
+    from openai import AsyncOpenAI
+
+    client = make_client(server)
+    slow = AsyncOpenAI(api_key=KEY, base_url=f"{server.url}/v1")
 
     @turnscope.trace(path=log)
     async def ask() -> None:
@@ -118,13 +130,15 @@ def test_without_a_path_calls_are_kept_in_the_data_folder_and_errors_are_recorde
     server: ApiServer, data_folder: Path
 ) -> None:
     server.script.append(Say(status=400, error="no"))
-    client = openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0)
+    from openai import BadRequestError
+
+    client = make_client(server)
 
     @turnscope.trace
     def ask_once() -> None:
         stream_chat(client)
 
-    with pytest.raises(openai.BadRequestError):
+    with pytest.raises(BadRequestError):
         ask_once()
     (log,) = data_folder.rglob("ask_once.jsonl")
     assert '"status": 400' in log.read_text()

@@ -6,8 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from api_server import CHAT, RESPONSES, SEALED
-from google.genai import types
+from api_server import SEALED, chat_body, responses_body
 from turnscope.live.forms import chat_completions, gemini, responses, shared
 from turnscope.live.stream_assembler import StreamAssembler
 
@@ -64,7 +63,7 @@ BODY: dict[str, Any] = {
 @pytest.mark.parametrize("dialect", ["openai", "openrouter", "server"])
 def test_chat_completions_have_roles_calls_images_and_the_limit_as_each_server_names_it(dialect: Any) -> None:
     made = chat_completions.build_arguments(BODY | {"cache_control": {"type": "ephemeral"}}, dialect, "key")
-    CHAT.validate_python({"stream": True} | {name: value for name, value in made.items() if name != "extra_body"})
+    chat_body().validate_python({"stream": True} | {name: value for name, value in made.items() if name != "extra_body"})
     roles = [message["role"] for message in made["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "user", "system", "assistant", "user"]
     assert made["messages"][0]["content"] == "Be brief.\n\nBe kind."
@@ -82,7 +81,7 @@ def test_chat_completions_have_roles_calls_images_and_the_limit_as_each_server_n
 
 def test_responses_have_items_own_reasoning_and_no_storage() -> None:
     made = responses.build_arguments(BODY | {"thinking": {"type": "adaptive"}}, "key")
-    RESPONSES.validate_python(made | {"stream": True})
+    responses_body().validate_python(made | {"stream": True})
     kinds = [item["type"] for item in made["input"]]
     assert kinds == [
         "message",
@@ -103,6 +102,8 @@ def test_responses_have_items_own_reasoning_and_no_storage() -> None:
 
 
 def test_gemini_has_names_with_results_schemas_and_signed_calls() -> None:
+    from google.genai import types
+
     contents = [types.Content(**each) for each in gemini.build_contents(BODY | {"model": "gemini-3.5-flash"})]
     config = types.GenerateContentConfig(**gemini.build_config(BODY | {"thinking": {"type": "adaptive"}}))
     assert [content.role for content in contents] == ["user", "model", "user", "user", "model", "user"]
