@@ -142,7 +142,7 @@ def shared_fixture() -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end, so nobody looks through it for garbage again; and what is new seldom is in a circle."""
+    """What was collected stays to the end, so nobody looks through it for garbage again, and seldom for what is new."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
