@@ -10,6 +10,8 @@ from secrets import token_hex
 
 from turnscope.errors import TurnscopeError
 
+SHOWN_CHARS = 200  # of a path in an error
+
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
@@ -18,12 +20,17 @@ def replace_file(path: Path) -> Iterator[Path]:
     A missing folder is not created. What is no regular file (`/dev/stdout`, a named pipe) is written to directly.
     TurnscopeError where `path` cannot be written, as soon as that is known.
     """
-    if path.is_dir():
-        raise TurnscopeError(f"{path} is a folder", hint="Name a file in it.")
-    if path.exists() and not path.is_file():
+    try:
+        if path.is_dir():
+            raise TurnscopeError(f"{path} is a folder", hint="Name a file in it.")
+        special = path.exists() and not path.is_file()
+        target = path.resolve()  # a link stays a link
+    except (OSError, RuntimeError, ValueError) as error:  # a name that no file can have; a link that leads to itself
+        why = (error.strerror if isinstance(error, OSError) else None) or "its name leads nowhere"
+        raise TurnscopeError(f"{str(path)[:SHOWN_CHARS]} cannot be written: {why}", hint="Name another file.") from error
+    if special:
         yield path
         return
-    target = path.resolve()  # a link stays a link
     if not target.parent.is_dir():
         raise TurnscopeError(
             f"{path} cannot be written: there is no folder {path.parent}", hint="Create the folder first, or name another file."

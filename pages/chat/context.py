@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from turnscope import Policy
+from turnscope import Policy, TurnscopeError, settings
 from turnscope.library import ContextItem, Memories
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
@@ -30,9 +31,11 @@ def get_memory_mode() -> str:
 
 
 def find_project() -> str:
-    """The project that facts belong to: the folder of the tools; "" where a chat has none."""
+    """The project that facts belong to: the folder of the tools; "" where a chat has none, or a path that leads nowhere."""
     folder = str(get_value("folder") or "").strip()
-    return str(Path(folder).expanduser().resolve()) if folder else ""
+    with suppress(TurnscopeError):  # the settings say what is wrong with it
+        return str(settings.parse_path(folder)) if folder else ""
+    return ""
 
 
 def open_memories() -> Memories:

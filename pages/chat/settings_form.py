@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
+from turnscope import TurnscopeError, settings
 from turnscope.live.endpoints import FIXED, OFFLINE_MODELS, SERVICES
 from turnscope.live.offline import FAULTS as ORDERED
 
 from pages.chat import branches, choices, notices, open_chats, policy_form
-from pages.parts import chat_form
+from pages.parts import chat_form, widgets
 from pages.parts.chat_form import TOOLS, get_value
 from pages.parts.formats import escape
 
@@ -89,6 +90,7 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
         with right:
             st.text_input("Folder for the tools", placeholder="none", **_build_key("folder"))
             _explain("folder")
+            _draw_folder_problem()
             st.multiselect("Tools", list(TOOLS), format_func=lambda name: name.replace("_", " "), **_build_key("tools"))
             _explain("tools")
             st.number_input("Spend limit, USD (0 = none)", 0.0, 10_000.0, step=0.5, format="%.2f", **_build_key("spend"))
@@ -99,6 +101,16 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
             _explain("condense")
             st.text_input("Model for summaries", placeholder="same as the chat", **_build_key("summary"))
             _explain("summary")
+
+
+def _draw_folder_problem() -> None:
+    """Why no tool reads files, where a folder is typed and is none."""
+    typed = str(get_value("folder") or "").strip()
+    try:
+        if typed and not settings.parse_path(typed).is_dir():
+            widgets.draw_notice(f"{typed} is no folder.", "Without one the tools read no files.")
+    except TurnscopeError as error:
+        widgets.draw_notice(error.what, error.hint)
 
 
 def _draw_provider() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import streamlit as st
-from turnscope import TurnscopeError, library
+from turnscope import TurnscopeError, library, settings
 
 from pages.library import indexing
 from pages.parts import cache, opening, registry, shell, url, widgets
@@ -59,9 +59,8 @@ def _draw_path_field() -> Path | None:
     text = (typed or "").strip().strip("\"'")
     if not text:
         return None
-    path = Path(text).expanduser()
     try:
-        path = path.resolve()
+        path = settings.parse_path(text)
         if path.is_dir() and not registry.is_session(path):
             return path
         if st.session_state.get("library.path.last") != text:
@@ -69,8 +68,10 @@ def _draw_path_field() -> Path | None:
             _open_path(path)
         else:
             st.button("Open it again", key="library.path.again", type="tertiary", on_click=_forget_path)
-    except (OSError, RuntimeError, ValueError) as error:
-        widgets.draw_notice(f"{shorten(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
+    except TurnscopeError as error:
+        widgets.draw_notice(error.what, error.hint)
+    except OSError as error:
+        widgets.draw_notice(f"{shorten(text, 200)} cannot be read: {error.strerror}.", "Check the path and its permissions.")
     return None
 
 

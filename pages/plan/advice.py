@@ -7,11 +7,10 @@ begun again after the app was, it goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import urlencode
 
 import streamlit as st
-from turnscope import TurnscopeError, figures, library
+from turnscope import TurnscopeError, figures, library, settings
 from turnscope.library import AdviceJob
 from turnscope.views import advice
 from turnscope.views.advice import Advice
@@ -88,14 +87,18 @@ def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, 
     st.query_params.update({"policy": name, "trials": str(trials)} | ({"over": over} if over else {}))
     if not over:
         st.query_params.pop("over", None)
-    path = Path(over).expanduser() if over else None
-    if path is None and shown is None:
+    if not over and shown is None:
+        return None
+    try:
+        path = settings.parse_path(over) if over else None
+    except TurnscopeError as error:
+        widgets.draw_notice(error.what, error.hint)
         return None
     if path and not path.exists():
         widgets.draw_notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
         return None
     task = library.AdviceTask(
-        path=str(path.resolve()) if path else "",
+        path=str(path) if path else "",
         policy=name,
         text=known[name].to_toml(),
         folder=str(library.find_advice_folder()),

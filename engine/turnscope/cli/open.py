@@ -23,7 +23,7 @@ from turnscope.cli.commands import ENDING, end_on_signals
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
 from turnscope.errors import UnreadableFile
-from turnscope.settings import OPEN_VARIABLE, TOKEN_VARIABLE
+from turnscope.settings import OPEN_VARIABLE, TOKEN_VARIABLE, parse_path
 
 HOST = "127.0.0.1"
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -57,9 +57,9 @@ def command(path: str | None, port: int, host: str, no_browser: bool, forgets: b
     if path is None:
         return serve(starts, environment)
     if path != STANDARD_INPUT:
-        if not Path(path).exists():
+        if not (found := parse_path(path)).exists():
             raise UnreadableFile(f"{path} does not exist", hint="Check the path.")
-        return serve(starts, environment | {OPEN_VARIABLE: str(Path(path).resolve())})
+        return serve(starts, environment | {OPEN_VARIABLE: str(found)})
     from turnscope.cli.sessions import open_path  # who reads a path alone does not wait for every format
 
     with open_path(path) as file:

@@ -51,7 +51,7 @@ class ContextSources:
         """Return the items for a question: `ask.prompt` names their kinds, `ask.content` is the question."""
         found: list[ContextItem] = []
         for kind in ask.prompt.split():
-            found += [*self._find(kind, ask.content)][: ask.max_tokens or None]  # type: ignore[arg-type]
+            found += map(_clean_item, [*self._find(kind, ask.content)][: ask.max_tokens or None])  # type: ignore[arg-type]
         return Answer(items=tuple(msgspec.json.encode(one).decode() for one in found), source="recorded")
 
     def _find(self, kind: Kind, question: str) -> Iterator[ContextItem]:
@@ -83,6 +83,15 @@ class ContextSources:
             for words in dict.fromkeys(_SEARCH.findall(question)):
                 text, _ = box.run("search_files", {"query": words.strip()})
                 yield ContextItem(kind, words.strip(), text[:LONGEST])
+
+
+def _clean_item(item: ContextItem) -> ContextItem:
+    """Return an item that can be stored and sent: a name on one line, and no half characters."""
+    return ContextItem(item.kind, _clean_name(item.name), item.text.encode("utf-8", "replace").decode())
+
+
+def _clean_name(name: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)
 
 
 def find_documents(folder: Path, question: str) -> Iterator[ContextItem]:
@@ -145,7 +154,7 @@ def _list_tree(folder: Path, depth: int) -> list[str]:
             if path.name.startswith(".") or path.is_symlink() or path.name in ("node_modules", "__pycache__"):
                 continue
             inner = path.is_dir()
-            lines.append(f"{'  ' * (depth - left)}{path.name}{'/' if inner else ''}")
+            lines.append(f"{'  ' * (depth - left)}{_clean_name(path.name)}{'/' if inner else ''}")
             if inner and left > 1:
                 walk(path, left - 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -215,7 +216,9 @@ def build_toolbox(folder: str, names: Sequence[str]) -> Toolbox:
         folder: The folder that the tools read; "" = none.
         names: The tools that the user allowed.
     """
-    root = Path(folder).expanduser() if folder.strip() else None
+    root = None
+    with suppress(TurnscopeError):  # the settings of the chat say what is wrong with it
+        root = settings.parse_path(folder.strip()) if folder.strip() else None
     if root is None or not root.is_dir():
         return Toolbox(Path(), tuple(name for name in names if name == "calculate"))
     return Toolbox(root, tuple(names))

@@ -108,7 +108,7 @@ class Toolbox:
         if not isinstance(argument, str):
             return f"{name} needs {wanted!r}, a text", True
         try:
-            return tools[name](argument), False
+            return tools[name](argument).encode("utf-8", "replace").decode(), False  # names of files may be no text
         except ToolRefusal as error:
             return str(error), True
         except OSError as error:
@@ -201,9 +201,15 @@ def _open_inside(root: Path, parts: Sequence[str]) -> Iterator[int]:
 
 def _list_names(root: Path, parts: Sequence[str]) -> list[str]:
     if os.scandir not in os.supports_fd:
-        return sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.joinpath(*parts).iterdir())
+        return sorted(map(_name_entry, os.scandir(root.joinpath(*parts))))
     with _open_inside(root, parts) as handle, os.scandir(handle) as entries:
-        return sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)
+        return sorted(map(_name_entry, entries))
+
+
+def _name_entry(entry: os.DirEntry[str]) -> str:
+    with suppress(OSError):  # a link that leads to itself
+        return entry.name + ("/" if entry.is_dir() else "")
+    return entry.name
 
 
 def _read_bytes(handle: int) -> tuple[bytes, int]:
