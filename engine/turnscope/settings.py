@@ -15,11 +15,7 @@ from typing import Literal
 
 from platformdirs import user_data_path
 
-from turnscope.errors import UnreadableFile
-
 # The folder for Turnscope's data. Default: the user's data folder.
-SHOWN_CHARS = 200  # of a path in an error
-PATH_HINT = "Check the path."
 DATA_VARIABLE = "TURNSCOPE_DATA"
 # The file or folder that the app starts with. The `turnscope` command sets it.
 OPEN_VARIABLE = "TURNSCOPE_OPEN"
@@ -125,33 +121,6 @@ def read_telemetry() -> Telemetry | None:
     file, endpoint = os.environ.get(TRACES_VARIABLE, ""), os.environ.get(ENDPOINT_VARIABLE, "")
     content = os.environ.get(CONTENT_VARIABLE, "").strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
     return Telemetry(Path(file) if file else None, endpoint, content) if file or endpoint else None
-
-
-def parse_path(text: str) -> Path:
-    """Return a path that a person typed, after `~` and all links. What it leads to need not exist.
-
-    Args:
-        text: The path.
-
-    Raises:
-        UnreadableFile: It leads to no place: a link to itself, a name that no file can have, a user that is not known.
-    """
-    try:
-        path = Path(text).expanduser().resolve()
-        path.exists()
-        os.fsencode(path)
-    except RuntimeError:  # of a link and of a user; Python gives both no other error
-        what = "its home folder is not known" if text.startswith("~") else "a link in it leads to itself"
-        raise UnreadableFile(f"{_shorten(text)} leads nowhere: {what}", hint=PATH_HINT) from None
-    except (OSError, ValueError) as error:
-        what = (error.strerror if isinstance(error, OSError) else None) or "no file can have this name"
-        raise UnreadableFile(f"{_shorten(text)} leads nowhere: {what}", hint=PATH_HINT) from None
-    return path
-
-
-def _shorten(text: str) -> str:
-    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-    return "".join(char if char.isprintable() else "�" for char in shown)
 
 
 def read_path_to_open() -> Path | None:

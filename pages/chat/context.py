@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from turnscope import Policy, TurnscopeError, settings
+from turnscope import Policy, TurnscopeError, library
 from turnscope.library import ContextItem, Memories
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
@@ -34,7 +34,7 @@ def find_project() -> str:
     """The project that facts belong to: the folder of the tools; "" where a chat has none, or a path that leads nowhere."""
     folder = str(get_value("folder") or "").strip()
     with suppress(TurnscopeError):  # the settings say what is wrong with it
-        return str(settings.parse_path(folder)) if folder else ""
+        return str(library.parse_path(folder)) if folder else ""
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
-from turnscope import TurnscopeError, settings
+from turnscope import TurnscopeError, library
 from turnscope.live.endpoints import FIXED, OFFLINE_MODELS, SERVICES
 from turnscope.live.offline import FAULTS as ORDERED
 
@@ -107,7 +107,7 @@ def _draw_folder_problem() -> None:
     """Why no tool reads files, where a folder is typed and is none."""
     typed = str(get_value("folder") or "").strip()
     try:
-        if typed and not settings.parse_path(typed).is_dir():
+        if typed and not library.parse_path(typed).is_dir():
             widgets.draw_notice(f"{typed} is no folder.", "Without one the tools read no files.")
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)

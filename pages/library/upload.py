@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import streamlit as st
-from turnscope import TurnscopeError, library, settings
+from turnscope import TurnscopeError, library
 
 from pages.library import indexing
 from pages.parts import cache, opening, registry, shell, url, widgets
@@ -60,7 +60,7 @@ def _draw_path_field() -> Path | None:
     if not text:
         return None
     try:
-        path = settings.parse_path(text)
+        path = library.parse_path(text)
         if path.is_dir() and not registry.is_session(path):
             return path
         if st.session_state.get("library.path.last") != text:

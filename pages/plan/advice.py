@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 import streamlit as st
-from turnscope import TurnscopeError, figures, library, settings
+from turnscope import TurnscopeError, figures, library
 from turnscope.library import AdviceJob
 from turnscope.views import advice
 from turnscope.views.advice import Advice
@@ -90,7 +90,7 @@ def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, 
     if not over and shown is None:
         return None
     try:
-        path = settings.parse_path(over) if over else None
+        path = library.parse_path(over) if over else None
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         return None

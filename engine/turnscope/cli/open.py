@@ -23,7 +23,8 @@ from turnscope.cli.commands import ENDING, end_on_signals
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
 from turnscope.errors import UnreadableFile
-from turnscope.settings import OPEN_VARIABLE, TOKEN_VARIABLE, parse_path
+from turnscope.settings import OPEN_VARIABLE, TOKEN_VARIABLE
+from turnscope.typed_path import parse_path
 
 HOST = "127.0.0.1"
 PACKAGE = Path(__file__).resolve().parents[1]

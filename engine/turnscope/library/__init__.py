@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from turnscope.pricing.prices import list_models
     from turnscope.storage.memories import Memories
     from turnscope.storage.sessions import MAX_SESSIONS
+    from turnscope.typed_path import parse_path
 else:
     _MODULES = {  # names of a module, which is imported when one of them is first used
         "turnscope.planning.policy_catalog": ("PolicyCatalog", "load_catalog", "save_policy"),
@@ -66,6 +67,7 @@ else:
         "turnscope.library.window_choices": ("choose_window", "list_sizes"),
         "turnscope.pricing.prices": ("list_models",),
         "turnscope.storage.sessions": ("MAX_SESSIONS",),
+        "turnscope.typed_path": ("parse_path",),
     }
     _LATER = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -136,6 +138,7 @@ __all__ = [
     "list_models",
     "list_sizes",
     "load_catalog",
+    "parse_path",
     "refresh",
     "replace_model",
     "replay_record",

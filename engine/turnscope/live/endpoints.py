@@ -21,6 +21,7 @@ from turnscope.live.secrets import KeyRing
 from turnscope.live.tools import Toolbox
 from turnscope.live.window_lookup import Window
 from turnscope.session.destination import Destination, parse_origin, strip_address
+from turnscope.typed_path import parse_path
 
 Kind = Literal["offline", "anthropic", "openai", "openai-chat", "openrouter", "azure", "gemini", "chat", "server"]
 OFFLINE_MODELS = tuple(WINDOWS)
@@ -218,7 +219,7 @@ def build_toolbox(folder: str, names: Sequence[str]) -> Toolbox:
     """
     root = None
     with suppress(TurnscopeError):  # the settings of the chat say what is wrong with it
-        root = settings.parse_path(folder.strip()) if folder.strip() else None
+        root = parse_path(folder.strip()) if folder.strip() else None
     if root is None or not root.is_dir():
         return Toolbox(Path(), tuple(name for name in names if name == "calculate"))
     return Toolbox(root, tuple(names))
