@@ -15,8 +15,10 @@ from pages.parts.formats import escape
 from pages.parts.policies import load_policies
 
 POLL = 0.5  # seconds
-_KEPT = 64  # policies whose sizes are kept
+_KEPT = 64  # policies whose outcomes are kept
 _Key = tuple[str, int, int, str]
+_Outcome = tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]
+"""Tokens of each request, how many have each verdict, and the model of each."""
 
 
 def draw(shown: opening.ShownSession, replay: Replay) -> None:
@@ -30,13 +32,14 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
     if base is None:
         return
     if not parameters.find_changes(replay.policy, base):
-        _keep_sizes(_make_key(shown, base), replay)
+        _keep_outcome(_make_key(shown, base), replay)
         return
-    if (before := _get_sizes().get(_make_key(shown, base))) is None:
+    if (before := _get_outcomes().get(_make_key(shown, base))) is None:
         st.fragment(lambda: _replay_unchanged(shown, base), run_every=POLL)()
         return
+    acted = list(dict.fromkeys(cursor.request for cursor in replay.steps.changes))
     reasons = parameter_effects.explain_without_effect(
-        replay.trace, base, shown.trace, sizes=replay.steps.sizes, sizes_before=before
+        replay.trace, base, shown.trace, sizes=replay.steps.sizes, same=_find_outcome(replay) == before, changed=acted
     )
     labels = parameters.list_labels(base)
     rows = "".join(f"<li><b>{escape(labels[key])}</b>: {escape(reason)}.</li>" for key, reason in reasons.items())
@@ -45,11 +48,11 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
 
 
 def _replay_unchanged(shown: opening.ShownSession, base: Policy) -> None:
-    """Replay the policy without the changes, and draw the page again when that is done. Its sizes are all that is kept."""
+    """Replay the policy without the changes, and draw the page again when that is done. Its outcome is all that is kept."""
     with suppress(TurnscopeError):  # the policy as it is fails on this session; the changed one is shown
         _, unchanged = policy_replay.replay_policy(shown, base, wait=0.0)
         if unchanged is not None and unchanged.is_whole:
-            _keep_sizes(_make_key(shown, base), unchanged)
+            _keep_outcome(_make_key(shown, base), unchanged)
             st.rerun()
 
 
@@ -58,14 +61,19 @@ def _make_key(shown: opening.ShownSession, policy: Policy) -> _Key:
 
 
 @st.cache_resource(show_spinner=False)
-def _get_sizes() -> dict[_Key, tuple[int, ...]]:
-    """Tokens of each request under policies that nothing was changed of. Their replays may be dropped meanwhile."""
+def _get_outcomes() -> dict[_Key, _Outcome]:
+    """What came out under policies that nothing was changed of. Their replays may be dropped meanwhile."""
     return {}
 
 
-def _keep_sizes(key: _Key, replay: Replay) -> None:
-    sizes = _get_sizes()
-    sizes.pop(key, None)
-    sizes[key] = replay.steps.sizes
-    while len(sizes) > _KEPT:
-        sizes.pop(next(iter(sizes)))
+def _find_outcome(replay: Replay) -> _Outcome:
+    models = tuple(plan.model for plan in replay.trace.outlines)
+    return replay.steps.sizes, replay.steps.verdicts, models
+
+
+def _keep_outcome(key: _Key, replay: Replay) -> None:
+    kept = _get_outcomes()
+    kept.pop(key, None)
+    kept[key] = _find_outcome(replay)
+    while len(kept) > _KEPT:
+        kept.pop(next(iter(kept)))

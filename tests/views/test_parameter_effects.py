@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -17,16 +18,38 @@ def explain(sample: str, name: str, changes: dict[str, Any]) -> dict[str, str]:
     session, base = turnscope.load(ROOT / "sample_sessions" / f"{sample}.jsonl"), load(name)
     changed = turnscope.replay(session, parameters.apply_changes(base, changes))
     before = turnscope.replay(session, base)
-    sizes, sizes_before = build_steps(changed).sizes, build_steps(before).sizes
+    steps, steps_before = build_steps(changed), build_steps(before)
+    same = (steps.sizes, steps.verdicts) == (steps_before.sizes, steps_before.verdicts)
+    acted = list(dict.fromkeys(cursor.request for cursor in steps.changes))
     record = turnscope.replay(session)
-    return dict(parameter_effects.explain_without_effect(changed, base, record, sizes=sizes, sizes_before=sizes_before))
+    explained = parameter_effects.explain_without_effect(changed, base, record, sizes=steps.sizes, same=same, changed=acted)
+    return dict(explained)
 
 
-def test_a_rule_that_acts_nowhere_says_what_it_found_at_the_largest_request() -> None:
+def test_a_rule_that_acts_nowhere_says_so_with_the_size_of_the_largest_request() -> None:
     reasons = explain("thinking-grows", "clear-tool-results", {"1.keep": 50})
+    said = "every request comes out as without it; the rule acts nowhere; the largest request, number 40, has "
+    assert list(reasons) == ["1.keep"]
+    assert reasons["1.keep"].startswith(said)
+    assert reasons["1.keep"].endswith(" of 200,000 tokens")
+
+
+def test_a_rule_that_acts_and_does_the_same_says_where() -> None:
+    reasons = explain("tool-results-eat-the-window", "claude-code", {"1.files_tokens": 90_000})
+    assert list(reasons) == ["1.files_tokens"]
+    assert re.match(r"every request comes out as without it: the rule acts at request \d+", reasons["1.files_tokens"])
+    assert "the threshold is 167,000" in reasons["1.files_tokens"]
+
+
+def test_another_limit_that_changes_no_request_names_both_limits() -> None:
+    reasons = explain("thinking-grows", "clear-tool-results", {"budget.margin": 0.01})
     assert reasons == {
-        "1.keep": "every request comes out as without it; at the largest request, number 40, the rule decides nothing"
+        "budget.margin": "the limit becomes 198,000 tokens instead of 200,000, and no rule does anything else for it"
     }
+
+
+def test_a_threshold_that_only_warns_earlier_has_an_effect() -> None:
+    assert explain("tool-results-eat-the-window", "ladder", {"1.share": 0.5}) == {}
 
 
 @pytest.mark.parametrize(

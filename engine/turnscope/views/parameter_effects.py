@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from turnscope.envelope.budget import BudgetParams, compute_budget
+from turnscope.envelope.pieces import Decision
 from turnscope.errors import PolicyError
 from turnscope.numbering import format_request
 from turnscope.planning.policy import Policy
@@ -17,6 +18,8 @@ from turnscope.planning.trace import Trace
 from turnscope.views.parameters import find_changes
 
 _SHARES = {"slots": "hold_shares", "caps": "hold_shares"}  # parameters of the budget that a rule reads
+SAME = "every request comes out as without it"
+MAX_LOOKS = 200  # requests at which it is looked whether a rule acted
 _TRIED = (1_000, 0.37)  # a change of a number of tokens, and of a share, that a formula which reads it cannot miss
 
 
@@ -79,7 +82,13 @@ def _compute_limits(params: BudgetParams, windows: set[int | None]) -> list[obje
 
 
 def explain_without_effect(
-    trace: Trace, base: Policy, record: Trace, *, sizes: Sequence[int], sizes_before: Sequence[int]
+    trace: Trace,
+    base: Policy,
+    record: Trace,
+    *,
+    sizes: Sequence[int],
+    same: bool,
+    changed: Sequence[int] = (),
 ) -> Mapping[str, str]:
     """Explain which changes have no effect on this session.
 
@@ -89,6 +98,7 @@ def explain_without_effect(
         record: the session as recorded, whose windows are the models' own.
         sizes: tokens of each request under the changed policy.
         sizes_before: the same under the policy before.
+        changed: the requests at which the changed policy decides something that it had not decided before, in order.
 
     Returns:
         Reasons by key of the parameter; empty where each may have had an effect.
@@ -96,20 +106,62 @@ def explain_without_effect(
     windows = {plan.budget.window if plan.budget.known else None for plan in record.outlines}
     changes = find_changes(trace.policy, base)
     reasons = explain_unread(trace.policy, base, windows)
-    if tuple(sizes) != tuple(sizes_before):
+    if not same:
         return reasons
-    largest = max(range(len(sizes)), key=sizes.__getitem__, default=-1)
-    return {key: reasons.get(key) or _explain_rule(trace, key, largest) for key in changes}
+    if not sizes:
+        return {key: reasons.get(key) or SAME for key in changes}
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    acts = _list_acts(trace, changed)
+    found = {}
+    for key in changes:
+        group, _, name = key.partition(".")
+        rule = trace.policy.rules[int(group) - 1].rule.name if group.isdigit() else ""
+        explained = (
+            _explain_rule(trace, rule, largest, acts.get(rule, [])) if rule else _explain_limit(trace, base, name, largest)
+        )
+        found[key] = reasons.get(key) or explained or f"{SAME}; {_describe_largest(trace, largest, sizes[largest])}"
+    return found
 
 
-def _explain_rule(trace: Trace, key: str, largest: int) -> str:
-    """Why a parameter made no difference: what its rule reported for the largest request, where it changed nothing there."""
-    group = key.partition(".")[0]
-    if largest < 0 or not group.isdigit():
-        return "every request comes out as without it"
-    name = trace.policy.rules[int(group) - 1].rule.name
-    made = [decision for decision in trace.plans[largest].decisions if decision.rule == name]
-    at = f"at the largest request, number {format_request(largest)}"
-    if not made:
-        return f"every request comes out as without it; {at}, the rule decides nothing"
-    return f"every request comes out as without it; {at}: {made[-1].edit.because}"
+def _list_acts(trace: Trace, changed: Sequence[int]) -> dict[str, list[int]]:
+    """The requests at which each rule changed something anew, by its name; of very many the first are looked at."""
+    found: dict[str, list[int]] = {}
+    for n in changed[:MAX_LOOKS]:
+        for rule in {decision.rule for decision in trace.plans[n].decisions if _is_act(decision)}:
+            found.setdefault(rule, []).append(n)
+    return found
+
+
+def _is_act(decision: Decision) -> bool:
+    return bool(decision.splice) or decision.action in ("warn", "fallback", "refuse")
+
+
+def _explain_rule(trace: Trace, rule: str, largest: int, acts: Sequence[int]) -> str:
+    """Why a parameter made no difference, by what its rule did or said; "" where it did nothing and said nothing."""
+    if acts:
+        n = acts[0]
+        because = next(d.edit.because for d in trace.plans[n].decisions if d.rule == rule and _is_act(d))
+        where = f"request {format_request(n)}" + (f" and {len(acts) - 1:,} more" if len(acts) > 1 else "")
+        return f"{SAME}: the rule acts at {where}, and does the same there ({because})"
+    looked = [decision for decision in trace.plans[largest].decisions if decision.rule == rule]
+    if not looked:
+        return ""
+    return f"{SAME}: the rule acts nowhere; at the largest request, number {format_request(largest)}: {looked[-1].edit.because}"
+
+
+def _explain_limit(trace: Trace, base: Policy, name: str, largest: int) -> str:
+    """Why another limit made no difference; "" where the limit is the same."""
+    budget = trace.plans[largest].budget
+    try:
+        before = compute_budget(replace(trace.policy.budget, **{name: getattr(base.budget, name)}), budget.window)
+    except (PolicyError, AttributeError):
+        return ""
+    if before.limit == budget.limit:
+        return ""
+    return f"the limit becomes {budget.limit:,} tokens instead of {before.limit:,}, and no rule does anything else for it"
+
+
+def _describe_largest(trace: Trace, n: int, tokens: int) -> str:
+    """How large the largest request is, as nothing was found to do there."""
+    of = f"{tokens:,} of {trace.plans[n].budget.limit:,} tokens"
+    return f"the rule acts nowhere; the largest request, number {format_request(n)}, has {of}"
