@@ -63,7 +63,7 @@ class Say:
     text: str = ""
     thinking: str = ""
     calls: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
-    usage: tuple[int, int, int] = (100, 40, 7)
+    usage: tuple[float, float, float] = (100, 40, 7)
     status: int = 200
     error: str = ""
     cut: bool = False

@@ -17,6 +17,7 @@ from turnscope.live.events import (
     TurnFailed,
     TurnStopped,
     UnfinishedTurn,
+    UsageIgnored,
     WindowAssumed,
 )
 
@@ -104,7 +105,7 @@ def list_facts(fields: Mapping[str, Any]) -> dict[str, object]:
 def draw_remarks(open_chat: open_chats.OpenChat) -> None:
     """What else is to be known of the newest turn: how its answer ended, an assumed window, a store that cannot be written."""
     for event in open_chat.remarks:
-        if isinstance(event, TurnStopped | FellBack):
+        if isinstance(event, TurnStopped | FellBack | UsageIgnored):
             _draw_card("", event.what, "", role="status")
         else:
             draw_assumed_window(event)

@@ -26,6 +26,7 @@ from turnscope.live.events import (
     ThinkingDelta,
     TurnStopped,
     UnfinishedTurn,
+    UsageIgnored,
     WindowAssumed,
 )
 from turnscope.live.threads import Destination
@@ -55,7 +56,7 @@ class OpenChat:
     turn: BackgroundTurn | None = None
     log: dict[int, Plan] = field(default_factory=dict)
     ending: UnfinishedTurn | None = None
-    remarks: tuple[TurnStopped | WindowAssumed | FellBack, ...] = ()
+    remarks: tuple[TurnStopped | WindowAssumed | FellBack | UsageIgnored, ...] = ()
     stopping: bool = False
     unsent: bool = False
     stale: bool = False
@@ -96,7 +97,7 @@ class OpenChat:
             last = self.turn.events[-1] if self.turn.events else None
             self.ending = last if isinstance(last, UnfinishedTurn) else None
             self.remarks = tuple(
-                event for event in self.turn.events if isinstance(event, TurnStopped | WindowAssumed | FellBack)
+                event for event in self.turn.events if isinstance(event, TurnStopped | WindowAssumed | FellBack | UsageIgnored)
             )
             if self.chat.settings.window != self.turn_window:
                 self.learned_windows[self.chat.settings.model] = self.chat.settings.window

@@ -21,7 +21,15 @@ from turnscope.live import branches, endpoints
 from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.endpoints import Endpoint
-from turnscope.live.events import AnswerInterrupted, RequestDone, TextDelta, ThinkingDelta, TurnFailed, UnfinishedTurn
+from turnscope.live.events import (
+    AnswerInterrupted,
+    RequestDone,
+    TextDelta,
+    ThinkingDelta,
+    TurnFailed,
+    UnfinishedTurn,
+    UsageIgnored,
+)
 from turnscope.live.offered_models import limit_to_place
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import Provider, stream_answer, translate_errors
@@ -219,6 +227,30 @@ def test_stop_ends_an_answer_at_once(kind: str, server: ApiServer, threads: Thre
     held.set()
     (request,) = chat.live_session.session.requests
     assert request.stop_reason == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        *(("openai-chat", number) for number in (float("nan"), float("inf"), -5, 1e30, 0.5)),
+        *(("openai", number) for number in (float("nan"), float("-inf"), -5)),
+        ("gemini", -5),  # other numbers are refused by the vendor's SDK, and the answer breaks off
+    ],
+)
+def test_usage_that_cannot_be_right_is_said_and_estimated_not_a_measured_zero(
+    kind: str, number: float, server: ApiServer, threads: Threads
+) -> None:
+    server.script.extend([Say("Yes.", usage=(number, 40, 7)), Say("Yes.", usage=(100, 40, number))])
+    chat = begin(kind, server, threads)
+    for _ in range(2):
+        events = [*chat.send("hello")]
+        (said,) = (event.what for event in events if isinstance(event, UsageIgnored))
+        assert "cannot be right" in said
+        done = chat.live_session.session.requests[-1]
+        assert done.usage is None
+        assert done.estimate
+        assert done.estimate.prompt_tokens > 0
+        assert done.estimate.output_tokens > 0
 
 
 @pytest.mark.parametrize("kind", APIS)

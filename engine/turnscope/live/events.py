@@ -78,6 +78,12 @@ class FellBack(Struct, frozen=True):
     what: str
 
 
+class UsageIgnored(Struct, frozen=True):
+    """The usage that the provider reported cannot be right. `what` says so; the tokens of the request are estimated."""
+
+    what: str
+
+
 class WriteFailed(Struct, frozen=True):
     """A message or request could not be stored. It waits in memory, and the write is tried again."""
 
@@ -125,6 +131,7 @@ Event = (
     | RequestPlanned
     | WindowAssumed
     | FellBack
+    | UsageIgnored
     | TextDelta
     | ThinkingDelta
     | RequestDone

@@ -43,6 +43,7 @@ class ProviderAnswer(Struct, frozen=True):
     usage: Usage | None = None
     id: str = ""
     applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider made in the prompt
+    wrong_usage: str = ""  # which number of the reported usage cannot be right; then there is no usage
 
 
 class AnswerStart(Struct, frozen=True):
@@ -375,7 +376,7 @@ def finish_answer(assembler: StreamAssembler, max_tokens: int) -> ProviderAnswer
     content = assembler.content
     calls = any(block.get("type") == "tool_use" for block in content)
     reason = stream_assembler.find_stop_reason(assembler, max_tokens) or ("tool_use" if calls else "end_turn")
-    return ProviderAnswer(content, reason, assembler.usage, assembler.id, assembler.applied)
+    return ProviderAnswer(content, reason, assembler.usage, assembler.id, assembler.applied, assembler.wrong_usage)
 
 
 def parse_event(sse: Any) -> JSON:
@@ -404,4 +405,4 @@ def _parse_answer(text: str, max_tokens: int) -> ProviderAnswer:
         raise provider_errors.explain_refusal(200, text)
     answer = stream_assembler.assemble_message(raw)
     reason = stream_assembler.find_stop_reason(answer, max_tokens) or "end_turn"
-    return ProviderAnswer(answer.content, reason, answer.usage, answer.id, answer.applied)
+    return ProviderAnswer(answer.content, reason, answer.usage, answer.id, answer.applied, answer.wrong_usage)

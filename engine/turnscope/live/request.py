@@ -25,6 +25,7 @@ from turnscope.live.events import (
     RequestRefused,
     TextDelta,
     TurnFailed,
+    UsageIgnored,
     WindowAssumed,
 )
 from turnscope.live.offered_models import fetch_models, is_list_needed
@@ -180,6 +181,8 @@ def _stream(chat: ChatState, plan: Plan, body: Mapping[str, JSON], attempt: int)
     if answer.stop_reason == "model_context_window_exceeded" and not answer.content:
         raise ProviderError("the model's window was full before it could answer", hint="Make room.", too_long=True)
     done = _end(chat, plan, "complete", answer, chat.clock() - began, attempt)
+    if wrong := answer.wrong_usage or (answer.usage and not done.usage and "it counts more than the window holds"):
+        yield UsageIgnored(f"The usage that the provider reported cannot be right ({wrong}). The tokens are estimated.")
     yield RequestDone(done, chat.plan)
 
 

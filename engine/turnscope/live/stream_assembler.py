@@ -48,6 +48,7 @@ class StreamAssembler:
         id: The provider's id of the answer.
         stop_reason: Why the answer ended; "" = not reported yet.
         raw_usage: The usage as reported so far.
+        invalid: A usage of another API that cannot be right.
         blocks: The content blocks by the server's index, in order of arrival.
         is_complete: Whether the stream reported its end.
         applied: Context edits that the provider made in the prompt.
@@ -56,6 +57,7 @@ class StreamAssembler:
     id: str = ""
     stop_reason: str = ""
     raw_usage: dict[str, JSON] = field(default_factory=dict)
+    invalid: InvalidUsage | None = None
     blocks: dict[object, _Block] = field(default_factory=dict)
     is_complete: bool = False
     applied: tuple[AppliedEdit, ...] = ()
@@ -95,8 +97,19 @@ class StreamAssembler:
     @property
     def usage(self) -> Usage | None:
         """The usage reported so far; None if no number was reported, or one that cannot be right."""
-        found = parse_usage(self.raw_usage) if any(isinstance(value, int) for value in self.raw_usage.values()) else None
+        found = self._parse_usage()
         return None if isinstance(found, InvalidUsage) else found
+
+    @property
+    def wrong_usage(self) -> str:
+        """Which number of the usage cannot be right; "" = none."""
+        found = self._parse_usage()
+        return found.what if isinstance(found, InvalidUsage) else ""
+
+    def _parse_usage(self) -> Usage | None:
+        if self.invalid:
+            return self.invalid
+        return parse_usage(self.raw_usage) if any(isinstance(value, int | float) for value in self.raw_usage.values()) else None
 
     def _start_message(self, message: Any) -> Iterator[TextDelta | ThinkingDelta]:
         if not isinstance(message, Mapping):
@@ -170,7 +183,9 @@ class StreamAssembler:
         self.applied = parse_applied_edits(event.get("context_management")) or self.applied
 
     def _read_usage(self, usage: Any) -> None:
-        if isinstance(usage, Mapping):
+        if isinstance(usage, InvalidUsage):  # of another API, which was converted before
+            self.invalid = usage
+        elif isinstance(usage, Mapping):
             self.raw_usage |= {name: value for name, value in usage.items() if value is not None}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from turnscope.live.stream_assembler import list_blocks, repair_text
 from turnscope.session.model import JSON, Usage
+from turnscope.session.usage import InvalidUsage
 
 KEY = "provider"
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -200,7 +201,9 @@ def make_end(reason: str, usage: Usage | None) -> Iterator[JSON]:
         yield {"type": "message_delta", "usage": write_usage(usage)}
 
 
-def write_usage(usage: Usage) -> dict[str, JSON]:
-    """Return a usage under the names of the Messages API."""
+def write_usage(usage: Usage) -> JSON:
+    """Return a usage under the names of the Messages API; one that cannot be right as it is, because its zeros mean nothing."""
+    if isinstance(usage, InvalidUsage):
+        return usage
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     return {name: getattr(usage, name) for name in names}
