@@ -349,3 +349,42 @@ def test_rollouts_of_subagents_hang_under_the_session_that_started_them(tmp_path
     assert session.blocks[first.at].name == "spawn_agent"
     assert [find_main_path(path) for path in paths] == [paths[0], paths[0], paths[0], paths[3]]
     assert not turnscope.load(paths[3]).subagents
+
+
+PARENT, CHILD = "019dc0d3-6b22-7052-b168-4487a38e0f4d", "019dc150-11b9-7632-89c8-0d73a5fc44e6"
+COPIED = [
+    line("turn_context", turn_id="019dc0d6-37f4-7682-8630-4085b6c5606a", model="gpt-x"),
+    *(make_message("user", "list"), make_call("c1"), make_count(105, 100), gave("c1", "a")),
+    *(make_message("assistant", "One file."), make_count(235, 120)),
+]
+
+
+@pytest.mark.parametrize("begins", ["turn", "meta"])
+def test_a_fork_has_the_history_that_it_copied_and_none_of_its_requests(begins: str) -> None:
+    meta = line("session_meta", id=CHILD, forked_from_id=PARENT)
+    own = line("turn_context", turn_id="019dc150-1200-7000-8000-000000000000", model="gpt-y")
+    begun = [own, make_count(235, 120)] if begins == "turn" else [meta, TURN]
+    said = [make_message("user", "and now?"), make_message("assistant", "Still one."), make_count(376, 136)]
+    session = open_value([meta, line("session_meta", id=PARENT), *COPIED, *begun, *said])
+    assert texts(session)[-4:] == ["a", "One file.", "and now?", "Still one."]
+    (request,) = session.requests
+    assert (request.cut, request.usage and request.usage.prompt_tokens) == (len(session.blocks) - 1, 136)
+    assert any("which sent their 2 requests" in note.what for note in session.notes)
+    assert session.about["id"] == CHILD
+
+
+def test_a_subagent_that_got_the_history_hangs_at_the_call_that_names_its_path(tmp_path: Path) -> None:
+    spawn = {"parent_thread_id": PARENT, "depth": 1, "agent_path": "/root/count", "agent_nickname": None, "agent_role": None}
+    spawned = [make_call("c2", "spawn_agent"), make_count(376, 136), gave("c2", '{"task_name":"/root/count","nickname":"B"}')]
+    end = [make_message("assistant", "Done."), make_count(540, 160)]
+    meta = line("session_meta", id=CHILD, source={"subagent": {"thread_spawn": spawn}})
+    turn = line("turn_context", turn_id="019dc150-1200-7000-8000-000000000000", model="gpt-x")
+    inside = [meta, *COPIED, turn, make_message("user", "Count."), make_message("assistant", "One."), make_count(375, 135)]
+    for id, rows in {PARENT: [line("session_meta", id=PARENT), *COPIED, *spawned, *end], CHILD: inside}.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"rollout-2026-04-24T00-00-00-{id}.jsonl").write_text(text, encoding="utf-8")
+    session = turnscope.load(tmp_path / f"rollout-2026-04-24T00-00-00-{PARENT}.jsonl")
+    (agent,) = session.subagents
+    assert session.blocks[agent.at].name == "spawn_agent"
+    assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 120, 136, 160]
+    assert [request.usage and request.usage.prompt_tokens for request in agent.requests] == [135]

@@ -3,13 +3,15 @@
 Events repeat what the items say, so items make the timeline. One answer is several items, and no item shows its end:
 `token_count` does, which stands before them in 0.40 and behind them later, or a `token_usage_record` for each response.
 `compacted` replaces the history from there on; `thread_rolled_back` leaves a branch; `world_state` repeats what messages say.
-Longer than a mapping for the ends of answers, compactions and rollbacks.
+A fork and a subagent that got the history begin with a copy of it, usage included, up to a turn of their own: none of its
+requests is theirs. Longer than a mapping for the ends of answers and copies, compactions and rollbacks.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,9 @@ REPEATS = (
 )
 ABOUT = ("id", "cwd", "cli_version", "originator", "source", "forked_from_id", "parent_thread_id")
 REQUEST = "## My request for Codex:"  # what an editor's context ends with
+AGENT_PATH = "agent_path"  # a subagent's name among those of its root, which newer versions answer its call with
 _GIVEN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")  # of a thread, at the end of its file's name
+TIME_CHARS = 13  # of an id: the time in milliseconds
 KEPT = 20_000  # tokens of prompts, by a quarter of their bytes, that a compaction without a list of its own kept
 
 
@@ -71,6 +75,8 @@ class _Rollout:
         self.recorded = False  # whether it stands in records of its own
         self.behind = self.broken = False  # whether the open answer's usage stood behind it; whether results stand behind it
         self.before: float | None = None
+        self.id = ""  # of the thread
+        self.copied = False  # whether what is read was copied from another thread
 
     def add_line(self, record: Mapping[str, Any], line: int) -> None:
         fields = record.get("payload")
@@ -78,8 +84,10 @@ class _Rollout:
         payload: Mapping[str, Any] = fields if enveloped and isinstance(fields, Mapping) else record
         kind, at = as_text(record.get("type")) if enveloped else "response_item", parse_time(record.get("timestamp"))
         if kind == "session_meta" or (line == 1 and "type" not in record):
-            self._read_meta(payload)
+            self._read_meta(payload, line)
         elif kind == "turn_context":
+            if self.copied and self._is_own_turn(as_text(payload.get("turn_id"))):
+                self.end_copy(line)
             self.model = as_text(payload.get("model")) or self.model
         elif kind == "compacted":
             self._add_compaction(payload, at)
@@ -90,13 +98,41 @@ class _Rollout:
         elif kind != "world_state" and (kind != "response_item" or not self._read_item(payload, at)):
             self.passed.add(payload.get("type") or record.get("record_type") or kind, record, line)
 
-    def _read_meta(self, meta: Mapping[str, Any]) -> None:
+    def _read_meta(self, meta: Mapping[str, Any], line: int) -> None:
+        id, spawn = as_text(meta.get("id")), _get_spawn(meta)
+        if not self.id:
+            self.id, self.copied = id, bool(meta.get("forked_from_id") or spawn)
+            self.builder.about |= {AGENT_PATH: spawn[AGENT_PATH]} if as_text(spawn.get(AGENT_PATH)) else {}
+        elif id != self.id:
+            self.copied = True
+        elif self.copied:
+            self.end_copy(line)
         self.builder.about = {**{key: meta[key] for key in ABOUT if meta.get(key)}, **self.builder.about}
         reported = meta.get("base_instructions") or meta.get("instructions")
         if reported and not self.lead:
             self.lead.append(NodeMessage("system", extract_text(reported), "system"))
             if isinstance(meta.get("dynamic_tools"), list) and meta["dynamic_tools"]:
                 self.lead.insert(0, NodeMessage("tools", meta["dynamic_tools"], "system"))
+
+    def _is_own_turn(self, turn: str) -> bool:
+        """Whether a turn is no older than the thread: ids begin with their time. One of another form says nothing."""
+        timed = all(map(_GIVEN_ID.fullmatch, (turn, self.id)))
+        return not timed or turn[:TIME_CHARS] >= self.id[:TIME_CHARS]
+
+    def end_copy(self, line: int) -> None:
+        """What was read so far is a copy: requests of another thread answered it.
+
+        Args:
+            line: Where the thread's own lines begin.
+        """
+        count = sum(message.request is not None for node in self.nodes for message in node.messages)
+        for node in self.nodes:
+            node.messages = [replace(message, request=None) for message in node.messages if message.role]
+        self.copied, self.open, self.ahead = False, None, None
+        if count:
+            self.builder.add_note(
+                "info", line, f"the lines before were copied from another thread, which sent their {count} requests"
+            )
 
     def _read_event(self, event: Mapping[str, Any], line: int, at: float | None) -> None:
         kind = as_text(event.get("type"))
@@ -225,12 +261,16 @@ def _is_prompt(message: NodeMessage) -> bool:
     return message.role == "user" and not message.origin
 
 
+def _get_spawn(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a thread was started as a subagent; empty where it was not."""
+    return as_mapping(as_mapping(as_mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
+
+
 def read_parent(source: Source) -> str:
     """The thread that started this one as a subagent, as its first record says; "" where none did."""
     first = next((record for record, _ in source.iter_records(limit=1) if isinstance(record, dict)), {})
     meta = as_mapping(first.get("payload"))
-    spawn = as_mapping(as_mapping(as_mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
-    parent = as_text(meta.get("parent_thread_id")) or as_text(spawn.get("parent_thread_id"))
+    parent = as_text(meta.get("parent_thread_id")) or as_text(_get_spawn(meta).get("parent_thread_id"))
     return parent if parent != as_text(meta.get("id")) else ""
 
 
@@ -287,7 +327,8 @@ def _get_id(session: Session) -> str:
 
 def _hang(home: Session, agents: list[Session]) -> tuple[Session, ...]:
     results = [block for block in home.blocks if block.kind == "tool_result" and block.pair >= 0]
-    calls = [next((block.pair for block in results if _get_id(agent) in block.text), -1) for agent in agents]
+    names = [{_get_id(agent), f'"{agent.about.get(AGENT_PATH)}"'} for agent in agents]
+    calls = [next((block.pair for block in results if any(name in block.text for name in own)), -1) for own in names]
     return tuple(structs.replace(agent, parent=home.id, at=at) for agent, at in zip(agents, calls, strict=True))
 
 
@@ -295,6 +336,8 @@ def _read_rollout(source: Source) -> Thread:
     rollout = _Rollout(Builder(source.path.stem, NAME))
     for record, line in iter_objects(source.iter_records(), rollout.builder, rollout.passed):
         rollout.add_line(record, line)
+    if rollout.copied:
+        rollout.end_copy(0)
     rollout.passed.add_notes(rollout.builder)
     return build_thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
 
@@ -308,7 +351,8 @@ IMPORTER = Importer(
     related=find_agents,
     part_of=find_main_path,
     suffixes=(".jsonl",),
-    version=3,
+    version=4,
     wants="record of a rollout (`payload` and `timestamp`, or `record_type`)",
-    right="old flat rollouts and new envelopes; compactions; rollbacks as branches; subagents",
+    right="old flat rollouts and new envelopes; compactions; rollbacks as branches; subagents; forks without the requests that "
+    "they copy",
 )
