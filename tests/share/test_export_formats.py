@@ -186,6 +186,22 @@ def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(t
         ]
 
 
+def test_the_messages_of_chainreviews_screen_keep_the_thoughts_that_its_history_has_not(tmp_path: Path) -> None:
+    session = turnscope.load(SAMPLES / "thinking-grows.jsonl")
+    thoughts = [block.text for block in session.blocks if block.kind == "thinking"]
+    assert thoughts
+    again = open_again(session, "chainreview", tmp_path)
+    assert [block.text for block in again.blocks if block.kind == "thinking"] == thoughts
+    made = export_formats.to_chainreview(session)
+    assert export_formats.to_chainreview(again)["uiMessages"] == made["uiMessages"]
+    made["uiMessages"][0] = {"role": "user", "content": "Something else."}
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(made))
+    edited = turnscope.load(path)
+    assert not [block for block in edited.blocks if block.kind == "thinking"]
+    assert "are not those that were sent" in edited.notes[0].what
+
+
 def test_a_broken_line_of_an_export_is_said_and_no_exception(tmp_path: Path) -> None:
     made = export_formats.list_formats()["jsonl"].encode(turnscope.load(SAMPLES / "cache-goes-cold.jsonl"))
     for n, cut in enumerate((made[: len(made) // 2], made.replace(b'"message"', b'"massage"', 3), made.splitlines()[0])):

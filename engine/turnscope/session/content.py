@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -26,6 +26,7 @@ INJECTED_KINDS = {
 }
 
 _MEDIA = ("image", "document", "image_url", "input_image", "file", "input_file", "redacted_thinking")
+THOUGHTS = ("thinking", "redacted_thinking")
 _THOUGHT = re.compile(r"<(think|thinking|thought)>")
 _BLANK = re.compile(r"\s*")
 
@@ -165,3 +166,19 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def drop_thoughts(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages, as role and content, without thinking; one that is nothing else is left out.
+
+    Args:
+        messages: The messages.
+    """
+    kept: list[dict[str, Any]] = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = [block for block in content if not (isinstance(block, Mapping) and block.get("type") in THOUGHTS)]
+        if content:
+            kept.append({"role": message.get("role"), "content": content})
+    return kept

@@ -17,7 +17,7 @@ import orjson
 
 from turnscope.live import attachments
 from turnscope.session import portable
-from turnscope.session.content import dumps, extract_text
+from turnscope.session.content import drop_thoughts, dumps, extract_text
 from turnscope.session.model import JSON, Block, Bucket, Session
 
 ROLE_NAMES = {"user": "You", "assistant": "Model", "system": "System"}
@@ -181,18 +181,10 @@ def _convert_tool(tool: Mapping[str, Any]) -> JSON:
 def to_chainreview(session: Session) -> dict[str, JSON]:
     """A session file of ChainReview: the API history without thinking, as that tool stores it. Nothing is condensed.
 
-    `tokenCount` is that of the newest request and its answer as recorded, 0 without a record.
+    `uiMessages` are the same messages as its screen shows them, with thinking. `tokenCount` is that of the newest request and
+    its answer as recorded, 0 without a record.
     """
-    history: list[JSON] = []
-    for message in to_anthropic(session)["messages"]:
-        content = message["content"]
-        shown = (
-            content
-            if isinstance(content, str)
-            else [b for b in content if b.get("type") not in ("thinking", "redacted_thinking")]
-        )
-        if shown:
-            history.append({"role": message["role"], "content": shown})
+    shown = [{"role": message["role"], "content": message["content"]} for message in to_anthropic(session)["messages"]]
     times = [message.sent_at for message in session.messages if message.sent_at is not None]
     usage = next((request.usage for request in reversed(session.requests) if request.usage), None)
     return {
@@ -200,7 +192,8 @@ def to_chainreview(session: Session) -> dict[str, JSON]:
         "createdAt": _format_time(times[0] if times else None),
         "updatedAt": _format_time(times[-1] if times else None),
         "repoPath": str(session.about.get("cwd") or session.about.get("repoPath") or ""),
-        "apiHistory": history,
+        "apiHistory": drop_thoughts(shown),
+        "uiMessages": shown,
         "tokenCount": usage.prompt_tokens + usage.output_tokens if usage else 0,
     }
 
