@@ -11,7 +11,7 @@ from pages.parts import cards, opening
 from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
 FOLDED = ("thinking",)  # groups that are closed at first
-COLUMNS = ("Part of the request", "Tokens", "Share", "This request", "Session", "Cache", "Over all requests")
+COLUMNS = ("Part of the request", "Tokens", "Share", "This request", "Session", "Cache", "All requests")
 STATES = {"read": "read", "written": "written", "uncached": "not cached"}
 CACHE = "Whether it was read from the prompt cache, written to it, or neither. Its place in the prompt tells."
 
