@@ -167,23 +167,6 @@ def test_what_an_image_may_have_been_billed_is_an_error_of_counting(images: int)
     assert view.cells[:, CELLS.index("unattributed")].any() == (not images)
 
 
-def test_system_prompt_and_tools_of_a_log_have_the_same_tokens_in_every_request() -> None:
-    """Each provider frames messages in its own way, which the request with the least conversation shows not to be static."""
-    builder = Builder("s", "made")
-    builder.add_message("system", [{"type": "text", "text": "Work in small steps. " * 100}], origin="system")
-    tool = {"name": "Read", "description": "Reads a file. " * 20, "input_schema": {}}
-    builder.add_message("tools", [tool], origin="system")
-    for n in range(12):
-        builder.add_message("user", f"Step {n}. " + "What comes next? " * 30 * (n > 0))
-        builder.set_request(
-            builder.add_message("assistant", "Done."), model="m", usage=Usage(520 + 210 * n + 60 * (n % 3), output_tokens=3)
-        )
-    view = build_overview(turnscope.replay(builder.build()))
-    static = view.cells[:, :2].sum(axis=1)
-    assert static.min() > 400
-    assert set(static) == {static[0]}
-
-
 def test_the_shortest_request_tells_the_prefix_where_the_scale_drifts() -> None:
     growth, billed = [50] + [5_000] * 11, [50] + [4_200] * 6 + [5_600] * 5
     counts, recorded = make_requests(growth, billed, 40_000)

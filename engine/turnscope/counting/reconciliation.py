@@ -150,8 +150,7 @@ class Fit:
         is_whole = self.whole and request not in self.inferred
         if is_whole and self.static_scale and (terms := self._compute_whole_terms(counted, recorded, static)):
             return terms
-        plain = self.scale_counts(counted, static)
-        wanted = max(0, plain - self.cut)
+        wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
         unseen = self.reinjected + self.injected
         left = recorded if recorded >= 0 else self.prefix + self.earlier + unseen + wanted
@@ -165,37 +164,10 @@ class Fit:
         elif left and self.miscounted:
             known = min(left, self.miscounted[request - self.start], max(0, int(SCALE_LIMITS[1] * counted) - scaled))
             scaled, left = scaled + known, left - known
-        scale = scaled / counted if scaled != plain else self.scale
+        scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
         error = 0.0 if recorded >= 0 else self.error
         added = min(left, self.added[request - self.start]) if self.added else 0
-        terms = Terms(prefix, earlier, reinjected + added, scale, left - added, self.cut, over, error)
-        return (
-            self._keep_static(terms, counted, scaled, static)
-            if static and (self.static_scale or scale != self.scale)
-            else terms
-        )
-
-    def scale_counts(self, counted: int, static: int) -> int:
-        """The provider's tokens of an envelope, as all requests of the stretch are taken to be counted.
-
-        Args:
-            counted: Its tokens in the ledger's units.
-            static: Those of its system prompt and tools.
-        """
-        static = static if self.static_scale else 0
-        return round(self.static_scale * static) + round(self.scale * (counted - static))
-
-    def _keep_static(self, terms: Terms, counted: int, scaled: int, static: int) -> Terms:
-        """The terms of a request with another scale, where system prompt and tools still have the tokens of all requests.
-
-        As they are where the conversation's scale would be beyond any counter.
-        """
-        low, high = SCALE_LIMITS
-        own = self.static_scale or self.scale
-        rest = scaled - round(own * static)
-        if static >= counted or not low <= rest / (counted - static) <= high:
-            return terms
-        return replace(terms, scale=rest / (counted - static), static_scale=own, static=static)
+        return Terms(prefix, earlier, reinjected + added, scale, left - added, self.cut, over, error)
 
     def _compute_whole_terms(self, counted: int, recorded: int, static: int) -> Terms | None:
         """The terms of a request whose body is known. None where the conversation's scale would be beyond any counter."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -123,47 +123,30 @@ def fit_session(
     )
     if isinstance(recorded_whole := session.about.get(EXACT_REQUESTS), dict):
         inferred = frozenset(recorded_whole.get("inferred") or ())
-        whole = (replace(fit, inferred=inferred, whole=True) for fit in fits)
-        return tuple(_fit_static(fit, requests, sizes, statics) for fit in whole)
-    if buckets and not _lacks_tools(known):
-        return tuple(_fit_static(fit, requests, sizes, statics) for fit in fits)
+        return tuple(_fit_whole(replace(fit, inferred=inferred), requests, sizes, statics) for fit in fits)
     logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
     return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
 
 
-def _fit_static(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]) -> Fit:
-    """Return the fit where the log holds system prompt and tools: these have a scale of their own.
+def _fit_whole(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]) -> Fit:
+    """Return the fit where the log holds whole requests: system prompt and tools have a scale of their own.
 
-    The request with the least conversation shows it. Otherwise these would seem to change with the conversation. Nothing shows
-    it where a provider may have added to the prompts by itself.
+    The request with the least conversation shows it. Otherwise these would seem to change with the conversation.
     """
-    if any(fit.added) and not fit.whole:
-        return fit
-    model = requests[fit.start].model
+    whole, model = replace(fit, whole=True), requests[fit.start].model
     prompts = [(n, get_prompt_tokens(request)) for n, request in enumerate(requests[: len(statics)]) if request.model == model]
     billed = [(n, tokens - fit.hidden_tokens) for n, tokens in prompts if tokens > fit.hidden_tokens and statics[n]]
     billed = [row for row in billed if row[0] not in fit.inferred] or billed
     if not billed:
-        return fit
+        return whole
     least, tokens = max(billed, key=lambda row: statics[row[0]] / sizes[row[0]])
     static_scale = tokens / sizes[least]
     counted = sum(sizes[n] - statics[n] for n, _ in billed)
     scale = sum(tokens - static_scale * statics[n] for n, tokens in billed) / max(1, counted)
     low, high = SCALE_LIMITS
     if not (low <= static_scale <= high and low <= scale <= high):
-        return fit
-    found = replace(fit, scale=scale, static_scale=static_scale)
-    return replace(found, miscounted=tuple(_move_miscounted(fit, found, requests, sizes, statics)))
-
-
-def _move_miscounted(
-    old: Fit, new: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]
-) -> Iterator[int]:
-    """Yield the errors of counting under other scales: what these do not explain stays unexplained."""
-    for n, miscounted in enumerate(old.miscounted, old.start):
-        left = get_prompt_tokens(requests[n]) - old.hidden_tokens + old.cut
-        unexplained = max(0, left - old.scale_counts(sizes[n], 0)) - miscounted
-        yield max(0, left - new.scale_counts(sizes[n], statics[n]) - max(0, unexplained))
+        return whole
+    return replace(whole, scale=scale, static_scale=static_scale)
 
 
 def _find_compactions(session: Session) -> set[int]:
