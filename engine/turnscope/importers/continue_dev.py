@@ -104,8 +104,8 @@ class _AnswerTimes:
 
 def _read_global_context(source: Source, workspace: str) -> dict[str, Any]:
     """Read which profile the workspace has, and its models. Other keys, of which some hold tokens, are not read."""
-    beside = source.find_siblings("../index/globalContext.json") if workspace else []
-    known = as_mapping(beside[0].document) if beside and beside[0].size <= MAX_LOG else {}
+    siblings = source.find_siblings("../index/globalContext.json") if workspace else []
+    known = as_mapping(siblings[0].document) if siblings and siblings[0].size <= MAX_LOG else {}
     profiles = as_mapping(known.get("lastSelectedProfileForWorkspace"))
     profile = as_text(next((value for name, value in profiles.items() if workspace in name), None))
     models = as_mapping(as_mapping(known.get("selectedModelsByProfileId")).get(profile))

@@ -79,8 +79,8 @@ def _convert(row: Row, line: int) -> Call:
 
 def _describe_counts(source: Source) -> Iterator[Note]:
     """Yield a note for each file beside the log in which Continue counted tokens."""
-    for beside in (*source.find_siblings("tokensGenerated.jsonl"), *source.find_siblings("../devdata.sqlite")):
-        counted = [usage for row in _iter_counts(beside.path) if (usage := _read_count(row)) and usage.prompt_tokens]
+    for sibling in (*source.find_siblings("tokensGenerated.jsonl"), *source.find_siblings("../devdata.sqlite")):
+        counted = [usage for row in _iter_counts(sibling.path) if (usage := _read_count(row)) and usage.prompt_tokens]
         if counted:
             sent, generated = sum(one.prompt_tokens for one in counted), sum(one.output_tokens for one in counted)
             what = f"Continue counted {sent:,} prompt tokens and {generated:,} generated tokens in {len(counted):,} requests"

@@ -14,12 +14,22 @@ REDACTED = "<REDACTED>"  # stands in place of all thinking
 
 
 def open_body(index: Source, name: str) -> Source | None:
-    """The file of that name in the folder of an index; None for a name that leads out of it."""
+    """The file of that name in the folder of an index; None for a name that leads out of it.
+
+    Args:
+        index: The index.
+        name: The file's name.
+    """
     return index.open_sibling(name) if name == PurePath(name).name else None
 
 
 def read_request(index: Source, name: str) -> dict[str, Any] | None:
-    """The body of a request, with the text of thinking as it stands; None where the folder does not hold it."""
+    """The body of a request, with the text of thinking as it stands; None where the folder does not hold it.
+
+    Args:
+        index: The folder's index.
+        name: The name of the file that holds the body.
+    """
     file = open_body(index, name)
     body = file.document if file is not None else None
     return body if isinstance(body, dict) and is_body(body) else None

@@ -97,7 +97,7 @@ def explain_without_effect(
         base: the policy before.
         record: the session as recorded, whose windows are the models' own.
         sizes: tokens of each request under the changed policy.
-        sizes_before: the same under the policy before.
+        same: whether sizes, models and verdicts of all requests are those of the policy before.
         changed: the requests at which the changed policy decides something that it had not decided before, in order.
 
     Returns:

@@ -38,7 +38,7 @@ class _Row:
     """What a line of an index says of an answer."""
 
     session: str
-    asked_by: str
+    requester: str
     body: str  # name of its file
 
 
@@ -80,13 +80,13 @@ def add_raw_bodies(transcript: Source, file: File) -> None:
             if body := read_request(index.source, rows[id].body):
                 body = {**body, "messages": [restore_thinking(message, thoughts) for message in body["messages"]]}
                 file.refs[id] = rows[id].body
-                file.api.add_body(rows[id].body, body, missing.pop(id), rows[id].asked_by)
+                file.api.add_body(rows[id].body, body, missing.pop(id), rows[id].requester)
 
 
 def _find_indexes(transcript: Source) -> Iterator[_Index]:
     near = [found for up in NEAR for found in transcript.find_siblings(f"{up}*/{INDEX}")]
-    told = [Source(path) for folder in _find_set_folders(detect_machine()) if (path := folder / INDEX).is_file()]
-    yield from dict.fromkeys(_Index(found.path, found.version, found) for found in (*near, *told))
+    configured = [Source(path) for folder in _find_set_folders(detect_machine()) if (path := folder / INDEX).is_file()]
+    yield from dict.fromkeys(_Index(found.path, found.version, found) for found in (*near, *configured))
 
 
 def _find_set_folders(machine: Machine) -> Iterator[Path]:
@@ -107,9 +107,9 @@ def _read_rows(index: _Index) -> Mapping[str, _Row]:
     rows: dict[str, _Row] = {}
     for record, _ in index.source.iter_records():
         names = [as_mapping(record).get(key) for key in ("message_id", "session_id", "query_source", "request_file")]
-        id, session, asked_by, body = (name if isinstance(name, str) else "" for name in names)
+        id, session, requester, body = (name if isinstance(name, str) else "" for name in names)
         if id and body:
-            rows[id] = _Row(session, asked_by, body)
+            rows[id] = _Row(session, requester, body)
     return rows
 
 
