@@ -84,7 +84,7 @@ def _describe_counts(source: Source) -> Iterator[Note]:
         if counted:
             sent, generated = sum(one.prompt_tokens for one in counted), sum(one.output_tokens for one in counted)
             what = f"Continue counted {sent:,} prompt tokens and {generated:,} generated tokens in {len(counted):,} requests"
-            yield Note("info", 0, f"{what} of all sessions and completions ({beside.path.name}); these are not billed tokens")
+            yield Note("info", 0, f"{what} of all sessions and completions ({sibling.path.name}); these are not billed tokens")
 
 
 def _read_count(row: Row) -> Usage | None:
