@@ -166,7 +166,7 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "claude_ai": lambda t: [[t.chat(*t.OLD), {**t.chat(*t.TREE), "uuid": "c1"}]],
     "cline_sdk": lambda t: [t.FILE],
     "codex": lambda t: [[*t.OPENING, *t.BEHIND]],
-    "continue_dev": lambda t: [t.MADE],
+    "continue_dev": lambda t: [t.MADE, [t.LOGGED, t.LOGGED]],
     "gemini_cli": lambda t: [t.LINES],
     "goose": lambda t: [{**t.HEAD, "conversation": t.COMPACTED}],
     "grok": lambda t: [t.EXPORT],

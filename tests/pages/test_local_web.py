@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +12,12 @@ import pytest
 from pages.parts.local_web import LocalWeb
 
 OWN = {"host": "127.0.0.1:8501"}
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run it in a thread of its own: in this one, tests in a browser may have left a loop that runs."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
 
 
 async def inner(scope: Any, receive: Any, send: Any) -> None:
@@ -34,7 +42,7 @@ def ask(
 
     scope = {"type": kind, "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
     scope |= {"path": path, "query_string": query.encode()}
-    asyncio.run(LocalWeb(inner, token)(scope, receive, send))
+    run(LocalWeb(inner, token)(scope, receive, send))
     return sent
 
 
@@ -94,7 +102,7 @@ def test_what_is_neither_is_passed_on() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    asyncio.run(LocalWeb(app)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    run(LocalWeb(app)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
     assert seen == ["lifespan"]
 
 
