@@ -6,6 +6,7 @@ answer (`message_id`) that a body was given, which the transcript has, too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +22,7 @@ from turnscope.settings import Machine, detect_machine
 CONFIG = "CLAUDE_CONFIG_DIR"  # the tool's own variable: folders, separated by commas
 BODIES = "OTEL_LOG_RAW_API_BODIES"
 SETTINGS = ("settings.json", "settings.local.json")
+LOOK_SECONDS = 2  # how long a folder is not looked through again: every file of a project asks
 NEAR = ("", "../", "../../", "../../../")  # whose subfolders are looked at: up to the one that holds `.claude/projects/NAME`
 
 
@@ -84,9 +86,22 @@ def add_raw_bodies(transcript: Source, file: File) -> None:
 
 
 def _find_indexes(transcript: Source) -> Iterator[_Index]:
-    near = [found for up in NEAR for found in transcript.find_siblings(f"{up}*/{INDEX}")]
+    if type(transcript) is Source:
+        near = [*map(Source, _list_near(transcript.path.parent, int(time.monotonic() / LOOK_SECONDS)))]
+    else:
+        near = _find_near(transcript)
     configured = [Source(path) for folder in _find_set_folders(detect_machine()) if (path := folder / INDEX).is_file()]
     yield from dict.fromkeys(_Index(found.path, found.version, found) for found in (*near, *configured))
+
+
+@lru_cache(maxsize=64)
+def _list_near(folder: Path, _now: int) -> tuple[Path, ...]:
+    """The indexes near the files of a folder; `_now` makes them looked for again."""
+    return tuple(found.path for found in _find_near(Source(folder / "-")))
+
+
+def _find_near(transcript: Source) -> list[Source]:
+    return [found for up in NEAR for found in transcript.find_siblings(f"{up}*/{INDEX}")]
 
 
 def _find_set_folders(machine: Machine) -> Iterator[Path]:
