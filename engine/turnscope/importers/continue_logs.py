@@ -52,7 +52,9 @@ def _group_sessions(source: Source) -> dict[str, Conversations]:
         for row, line in source.iter_records():
             if isinstance(row, Mapping) and isinstance(row.get("prompt"), str):
                 id = as_text(row.get("sessionId")) or "unknown"
-                rows[id] = [*rows.pop(id, ()), _convert(row, line)]  # the last one is the newest
+                calls = rows.pop(id, [])  # and put in again: the last one is the newest
+                calls.append(_convert(row, line))
+                rows[id] = calls
             else:
                 shared.append(row if isinstance(row, Note) else Note("info", line, "a record without a prompt was skipped"))
         shared += _describe_counts(source)
