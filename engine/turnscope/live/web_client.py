@@ -56,7 +56,7 @@ class WebClient:
             ProviderError: The answer is late, too large, or no success.
         """
         if (left := self.deadline - time.monotonic()) <= 0:
-            raise self._make_late_error()
+            raise _make_late_error(self.who)
         request = self.client.build_request(method, url, headers=headers, json=json)
         request.extensions = {**request.extensions, "timeout": dict.fromkeys(("connect", "read", "write", "pool"), left)}
         response = self.client.send(request, stream=True)
@@ -77,15 +77,12 @@ class WebClient:
             if (size := size + len(chunk)) > MAX_BYTES:
                 raise ProviderError(f"the answer is larger than {MAX_BYTES:,} bytes")
             if time.monotonic() > self.deadline:
-                raise self._make_late_error()
+                raise _make_late_error(self.who)
             yield chunk
             if is_last:
                 *lines, line = (line + chunk).split(b"\n")
                 if any(map(is_last, lines)):
                     return
-
-    def _make_late_error(self) -> ProviderError:
-        return ProviderError(f"{self.who} takes longer than {TIMEOUT:.0f} seconds")
 
 
 @contextmanager
@@ -99,7 +96,7 @@ def open_client(url: str, who: str, headers: Mapping[str, str], key: str = "") -
         key: The key that the headers carry; "" = none.
 
     Raises:
-        ProviderError: Nobody answers.
+        ProviderError: Nobody answers, or not in time.
     """
     register_key(key)
     options: dict[str, Any] = {"trust_env": False, "follow_redirects": False, "timeout": TIMEOUT}
@@ -107,6 +104,8 @@ def open_client(url: str, who: str, headers: Mapping[str, str], key: str = "") -
     try:
         with httpx2.Client(transport=transport, headers=headers, **options) as client:
             yield WebClient(client, who, time.monotonic() + TIMEOUT)
+    except httpx2.TimeoutException:  # every one that is given ends with the deadline
+        raise _make_late_error(who) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ProviderError(f"{parse_origin(url)} does not answer: {scrub(str(error))[:200]}") from None
 
@@ -129,6 +128,10 @@ def build_key_headers(key: str, header: str = "Authorization") -> dict[str, str]
 def clean_text(text: str) -> str:
     """Return a text without control characters, marks that turn its direction, invisible tags and lone surrogates."""
     return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _make_late_error(who: str) -> ProviderError:
+    return ProviderError(f"{who} takes longer than {TIMEOUT:.0f} seconds")
 
 
 def _decode(data: bytes, kind: str) -> str:
