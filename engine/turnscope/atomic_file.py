@@ -8,9 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from turnscope.errors import TurnscopeError
-
-SHOWN_CHARS = 200  # of a path in an error
+from turnscope.errors import TurnscopeError, describe_path
 
 
 @contextmanager
@@ -27,7 +25,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         target = path.resolve()  # a link stays a link
     except (OSError, RuntimeError, ValueError) as error:  # a name that no file can have; a link that leads to itself
         why = (error.strerror if isinstance(error, OSError) else None) or "its name leads nowhere"
-        raise TurnscopeError(f"{str(path)[:SHOWN_CHARS]} cannot be written: {why}", hint="Name another file.") from error
+        raise TurnscopeError(f"{describe_path(str(path))} cannot be written: {why}", hint="Name another file.") from error
     if special:
         yield path
         return

@@ -25,6 +25,8 @@ from collections.abc import Mapping
 
 from turnscope.numbering import format_request, format_turn
 
+SHOWN_CHARS = 200  # of a path in an error
+
 
 class TurnscopeError(Exception):
     """Base of all errors. `what` is the error in one sentence, `hint` says what to do next.
@@ -216,3 +218,13 @@ def dump_error(error: TurnscopeError) -> dict[str, object]:
     return {"kind": type(error).__name__, "what": error.what, "hint": error.hint} | {
         name: value for name, value in vars(error).items() if name not in ("what", "hint")
     }
+
+
+def describe_path(text: str) -> str:
+    """Return a path as an error shows it: on one line, and not too long."""
+    return replace_unprintable(text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…")
+
+
+def replace_unprintable(name: str) -> str:
+    """Return a name on one line, without control characters and half characters."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)

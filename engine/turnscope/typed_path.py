@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from turnscope.errors import UnreadableFile
+from turnscope.errors import UnreadableFile, describe_path
 
-SHOWN_CHARS = 200  # of a path in an error
 HINT = "Check the path."
 
 
@@ -26,13 +25,8 @@ def parse_path(text: str) -> Path:
         os.fsencode(path)
     except RuntimeError:  # of a link and of a user; Python gives both no other error
         what = "its home folder is not known" if text.startswith("~") else "a link in it leads to itself"
-        raise UnreadableFile(f"{_shorten(text)} leads nowhere: {what}", hint=HINT) from None
+        raise UnreadableFile(f"{describe_path(text)} leads nowhere: {what}", hint=HINT) from None
     except (OSError, ValueError) as error:
         what = (error.strerror if isinstance(error, OSError) else None) or "no file can have this name"
-        raise UnreadableFile(f"{_shorten(text)} leads nowhere: {what}", hint=HINT) from None
+        raise UnreadableFile(f"{describe_path(text)} leads nowhere: {what}", hint=HINT) from None
     return path
-
-
-def _shorten(text: str) -> str:
-    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-    return "".join(char if char.isprintable() else "�" for char in shown)

@@ -18,6 +18,7 @@ import msgspec
 
 from turnscope.envelope.context_items import LONGEST, RULE_FILES, ContextItem, Kind
 from turnscope.envelope.relevance import rank_texts
+from turnscope.errors import replace_unprintable
 from turnscope.live.tools import Toolbox
 from turnscope.session.model import Answer, Ask
 
@@ -87,11 +88,7 @@ class ContextSources:
 
 def _clean_item(item: ContextItem) -> ContextItem:
     """Return an item that can be stored and sent: a name on one line, and no half characters."""
-    return ContextItem(item.kind, _clean_name(item.name), item.text.encode("utf-8", "replace").decode())
-
-
-def _clean_name(name: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in name)
+    return ContextItem(item.kind, replace_unprintable(item.name), item.text.encode("utf-8", "replace").decode())
 
 
 def find_documents(folder: Path, question: str) -> Iterator[ContextItem]:
@@ -154,7 +151,7 @@ def _list_tree(folder: Path, depth: int) -> list[str]:
             if path.name.startswith(".") or path.is_symlink() or path.name in ("node_modules", "__pycache__"):
                 continue
             inner = path.is_dir()
-            lines.append(f"{'  ' * (depth - left)}{_clean_name(path.name)}{'/' if inner else ''}")
+            lines.append(f"{'  ' * (depth - left)}{replace_unprintable(path.name)}{'/' if inner else ''}")
             if inner and left > 1:
                 walk(path, left - 1)
 
