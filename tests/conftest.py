@@ -142,7 +142,7 @@ def shared_fixture() -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end, so nobody looks through it for garbage again, and seldom for what is new."""
+    """Take the collected tests out of garbage collection, because they live until the end, and make it run less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -543,7 +543,7 @@ def look(page: Page, width: int, scheme: Literal["dark", "light"]) -> None:
     page.emulate_media(color_scheme=scheme)
 
 
-# What of a page has taken on a theme; in place of true, what has not.
+# For each thing that a theme changes: true, or what the page shows instead.
 LOOKS = """dark => {
     const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
     const background = getComputedStyle(app).backgroundColor;

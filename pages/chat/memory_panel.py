@@ -28,8 +28,8 @@ SEARCH = (
     "address. Results stand before the question: what comes before them stays cached."
 )
 PAGES = (
-    "Under a policy with context providers, @url example.org/page and @issue owner/name#12 in a question are read from there, "
-    "once. Redirects are not followed."
+    "Under a policy with context providers, a question may name @url example.org/page or @issue owner/name#12. Each is read "
+    "once for a question: a page from its address, an issue from the server below. Redirects are not followed."
 )
 
 

@@ -14,7 +14,7 @@ REDACTED = "<REDACTED>"  # stands in place of all thinking
 
 
 def open_body(index: Source, name: str) -> Source | None:
-    """The file of that name in the folder of an index; None for a name that leads out of it.
+    """Open a file in the folder of an index; None where it is not there, or its name leads out of the folder.
 
     Args:
         index: The index.
@@ -24,7 +24,7 @@ def open_body(index: Source, name: str) -> Source | None:
 
 
 def read_request(index: Source, name: str) -> dict[str, Any] | None:
-    """The body of a request, with the text of thinking as it stands; None where the folder does not hold it.
+    """Read the body of a request, thinking still redacted; None where the folder does not hold it.
 
     Args:
         index: The folder's index.
@@ -36,7 +36,7 @@ def read_request(index: Source, name: str) -> dict[str, Any] | None:
 
 
 def restore_thinking(message: Any, thoughts: dict[str, str]) -> Any:
-    """A message whose redacted thinking has its text again, or none where that is not known.
+    """Return a message with the text of its redacted thinking filled in; empty where the text is not known.
 
     Args:
         message: The message.
