@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from make_claude_code import write
 from processes import start
-from turnscope.cli import ExitCode
+from turnscope.cli import ExitCode, calculate, main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -97,3 +97,18 @@ def test_who_ignores_ctrl_c_for_it_is_obeyed(tmp_path: Path) -> None:
     _, told = process.communicate(timeout=60)
     assert process.returncode == ExitCode.ERROR
     assert "standard input is empty" in told
+
+
+def test_ctrl_c_while_a_class_is_made_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in an import; Python hides it behind another error there."""
+
+    class Interrupting:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def run(**_options: object) -> None:
+        type("Made", (), {"field": Interrupting()})
+
+    monkeypatch.setattr(calculate.command, "callback", run)
+    assert main(["calculate"]) == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == SENTENCE

@@ -81,8 +81,12 @@ class CommandLine(click.Group):
         except BrokenPipeError:
             _drop_output()
             return ExitCode.PIPE_CLOSED
-        except KeyboardInterrupt as error:
-            raise Interrupted(str(error) or "Stopped by Ctrl-C; no file was written.") from None
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # Before Python 3.12 an exception while a class gets its names, as in an import, is the cause of a RuntimeError.
+            stopped = error.__cause__ if isinstance(error, RuntimeError) else error
+            if not isinstance(stopped, KeyboardInterrupt):
+                raise
+            raise Interrupted(str(stopped) or "Stopped by Ctrl-C; no file was written.") from None
         return code
 
     def main(  # type: ignore[override]
