@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from turnscope.library import IndexJob, find_sources, index_queries  # noqa: E402
 from turnscope.storage import library_index as kept  # noqa: E402
+from turnscope.storage.database import measure_files  # noqa: E402
 
 GOAL = 40.0  # MB/s with two processes
 AGAIN = 20.0  # times that a second run is faster
@@ -96,7 +97,7 @@ def measure_index(folder: Path, megabytes: float) -> bool:
     again, _, job = run(path, folder, 2)
     spread = f"{megabytes / work[2]:.1f} MB/s of two processors that do nothing else"
     assert job.fresh == 0
-    size = kept.measure_size(path) / 1e6
+    size = measure_files(path) / 1e6
     print(f"  {spread}; again: {again:.2f} s, {times[2] / again:.0f}x faster; the index has {size:,.0f} MB")
     good &= megabytes / work[2] >= GOAL and times[2] / again >= AGAIN
     return good

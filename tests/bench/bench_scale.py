@@ -27,6 +27,7 @@ from bench_library import QUERIES, cpu  # noqa: E402
 from make_claude_code import VARIETIES, write  # noqa: E402
 from turnscope.library import IndexJob, find_sources, index_queries  # noqa: E402
 from turnscope.storage import library_index as kept  # noqa: E402
+from turnscope.storage.database import measure_files  # noqa: E402
 
 GOAL = 40.0  # MB/s of two processors
 MEMORY = 400.0  # MB of the two processes
@@ -83,7 +84,7 @@ def measure_index(path: Path, folder: Path, megabytes: float) -> bool:
     second, two = run(path, folder)
     seconds, used = time.perf_counter() - began, cpu() - used
     assert second.fresh == second.count - stored, "what was read before is not read again"
-    size, spread = kept.measure_size(path) / 1e6, 2 * megabytes / used
+    size, spread = measure_files(path) / 1e6, 2 * megabytes / used
     print(f"  stopped after {stored:,}, then {second.fresh:,} more: {seconds:.1f} s, {megabytes / seconds:.1f} MB/s")
     print(f"  CPU {used:.1f} s: {spread:.1f} MB/s of two processors that do nothing else; {max(one, two):.0f} MB of memory")
     print(f"  the index has {size:,.0f} MB, {size / megabytes:.1%} of the sources")

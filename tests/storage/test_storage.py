@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sqlite3
@@ -260,6 +261,23 @@ def test_a_chat_may_be_written_while_sessions_are_forgotten_and_opened(memory: S
         for job in work:
             job.result()
     assert threads.load(thread).blocks == growing.session.blocks
+
+
+def test_a_log_that_goes_while_it_is_measured_counts_as_nothing(
+    memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.open(file)
+    log = memory.path.with_name(f"{memory.path.name}-wal")
+    log.touch()
+    looks, stat = itertools.count(), Path.stat
+
+    def vanish(self: Path, **options: Any) -> os.stat_result:
+        if self == log and next(looks):
+            raise FileNotFoundError(self)
+        return stat(self, **options)
+
+    monkeypatch.setattr(Path, "stat", vanish)
+    assert memory.delete() > 0
 
 
 # One text, one row

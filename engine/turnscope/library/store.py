@@ -36,7 +36,7 @@ from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Session
 from turnscope.storage import catalogue, library_index, old_database, packing, sessions
 from turnscope.storage.catalogue import CatalogueRow, Stamp
-from turnscope.storage.database import StorageError
+from turnscope.storage.database import StorageError, measure_files
 from turnscope.storage.sessions import Row
 
 __all__ = ["CatalogueRow", "OpenedSession", "Progress", "Store"]
@@ -137,9 +137,7 @@ class Store:
 
     def measure_size(self) -> int:
         """Bytes of stored and indexed sessions: about what `delete` frees. Chats do not count."""
-        size = library_index.measure_size(self.index_path) + sum(
-            file.stat().st_size for file in old_database.list_files(self.path)
-        )
+        size = measure_files(self.index_path) + old_database.measure_size(self.path)
         with suppress(StorageError):
             size += sessions.measure_size(self.path)
         return size
@@ -149,7 +147,7 @@ class Store:
 
         Neither chats nor session files are touched. StorageError: the database cannot be written.
         """
-        size = library_index.remove(self.index_path) + sum(file.stat().st_size for file in old_database.list_files(self.path))
+        size = library_index.remove(self.index_path) + old_database.measure_size(self.path)
         old_database.remove(self.path)
         return size + sessions.forget(self.path)
 

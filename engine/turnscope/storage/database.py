@@ -10,10 +10,11 @@ tables.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -139,3 +140,17 @@ def _enable_wal(db: Database) -> None:
             if time.monotonic() > end:
                 raise
             time.sleep(0.02)
+
+
+def stat_files(path: Path) -> dict[Path, os.stat_result]:
+    """Look up a database's file and its logs, as far as they exist: whoever closes it last takes the logs away."""
+    found = {}
+    for file in (path.with_name(path.name + end) for end in ("", "-wal", "-shm")):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found[file] = file.stat()
+    return found
+
+
+def measure_files(path: Path) -> int:
+    """Measure the bytes on disk of a database's file and its logs."""
+    return sum(status.st_size for status in stat_files(path).values())

@@ -32,7 +32,7 @@ else:
     from backports import zstd
 
 from turnscope.errors import QueryError
-from turnscope.storage.database import WAIT_SECONDS, StorageError
+from turnscope.storage.database import WAIT_SECONDS, StorageError, measure_files, stat_files
 from turnscope.storage.values import make_sqlite_text
 
 FORMAT = 5  # count up when a table changes, or when rows are computed differently
@@ -394,22 +394,18 @@ class _TextReader:
         return self._session, self._texts[id - self._first]
 
 
-def measure_size(path: Path) -> int:
-    """Measure the bytes on disk."""
-    return sum(file.stat().st_size for file in _list_files(path))
-
-
 def remove(path: Path) -> int:
     """Delete the index. Gives the bytes that were freed."""
-    size = measure_size(path)
-    for file in _list_files(path):
+    size = measure_files(path)
+    for file in stat_files(path):
         file.unlink(missing_ok=True)
     return size
 
 
 def read_version(path: Path) -> tuple[int, ...]:
     """Read a value that changes with every write."""
-    return tuple(number for file in _list_files(path)[:2] for number in (file.stat().st_mtime_ns, file.stat().st_size))
+    found = [*stat_files(path).values()][:2]
+    return tuple(number for status in found for number in (status.st_mtime_ns, status.st_size))
 
 
 def _make_hit(reader: _TextReader, id: int, wanted: Sequence[_Term]) -> Hit:
@@ -604,8 +600,3 @@ def _enable_wal(db: sqlite3.Connection) -> None:
 
 def _read_format(db: sqlite3.Connection) -> int:
     return int(db.execute("pragma user_version").fetchone()[0])
-
-
-def _list_files(path: Path) -> list[Path]:
-    """List the file and its logs, as far as they exist."""
-    return [file for end in ("", "-wal", "-shm") if (file := path.with_name(path.name + end)).is_file()]

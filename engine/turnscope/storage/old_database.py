@@ -12,20 +12,20 @@ from pathlib import Path
 
 from turnscope.storage import catalogue, sessions
 from turnscope.storage.catalogue import CatalogueRow, Stamp
-from turnscope.storage.database import begin_write
+from turnscope.storage.database import begin_write, measure_files, stat_files
 
 NAME = "turnscope.db"
 _NAMES = ", ".join(f'"{f.name}"' for f in fields(CatalogueRow) if f.name not in ("entry", "formed"))
 
 
-def list_files(path: Path) -> list[Path]:
-    """List the earlier file next to the database at `path`, with its logs; none where there is none."""
-    return sessions.list_files(path.with_name(NAME)) if path.name != NAME else []
+def measure_size(path: Path) -> int:
+    """Measure the bytes on disk of the earlier file next to the database at `path`, with its logs; 0 where there is none."""
+    return measure_files(path.with_name(NAME)) if path.name != NAME else 0
 
 
 def import_sessions(path: Path) -> None:
     """Import what the earlier file holds. The result is the same where this runs twice, at the same time, or is interrupted."""
-    if not list_files(path):
+    if not _list_files(path):
         return
     try:
         with closing(sqlite3.connect(path.with_name(NAME))) as old:
@@ -45,5 +45,9 @@ def import_sessions(path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Delete the earlier file. The file itself comes last, so that none of its logs is ever left with another file."""
-    for file in reversed(list_files(path)):
+    for file in reversed(_list_files(path)):
         file.unlink(missing_ok=True)
+
+
+def _list_files(path: Path) -> list[Path]:
+    return [*stat_files(path.with_name(NAME))] if path.name != NAME else []

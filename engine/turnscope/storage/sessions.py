@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from turnscope.session.model import JSON
 from turnscope.storage import blobs
 from turnscope.storage.blobs import Content
-from turnscope.storage.database import begin_immediate, begin_write, open_database
+from turnscope.storage.database import begin_immediate, begin_write, measure_files, open_database
 from turnscope.storage.packing import split_digests
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def forget(path: Path) -> int:
     """Delete all that is remembered of opened sessions, and nothing of any chat. Gives the bytes that were freed."""
     if not path.exists():
         return 0
-    before = sum(file.stat().st_size for file in list_files(path))
+    before = measure_files(path)
     with open_database(path) as db:
         with begin_immediate(db):
             for table in ("catalogue", "sessions", "counts", "prompt_sizes", "blobs where chat = 0"):
@@ -174,13 +174,7 @@ def forget(path: Path) -> int:
         with suppress(sqlite3.OperationalError):  # somebody reads or writes: the space is reused, not freed
             db.conn.execute("vacuum")
             db.conn.execute("pragma wal_checkpoint(truncate)")
-    return max(0, before - sum(file.stat().st_size for file in list_files(path)))
-
-
-def list_files(path: Path) -> list[Path]:
-    """List a database's file and its logs, as far as they exist."""
-    found = (path.with_name(path.name + end) for end in ("", "-wal", "-shm"))
-    return [file for file in found if file.is_file()]
+    return max(0, before - measure_files(path))
 
 
 def _drop_old(db: Database, newest: str) -> None:
