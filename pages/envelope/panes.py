@@ -1,4 +1,7 @@
-"""Five looks at a request, of which one is made: its parts, its blocks, the transcript, a difference, the exact body."""
+"""Looks at a request, of which one is made: its parts, its blocks, the transcript, a difference, the exact body.
+
+A session of Cline or Roo Code has one more: what the screen showed.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from turnscope.numbering import number_request
 from turnscope.views import exact_body, request_summary
 from turnscope.views.cache_layout import CacheLayout
 from turnscope.views.exactness import describe_exactness, describe_request
+from turnscope.views.screen_messages import has_screen
 
-from pages.envelope import contents, difference, transcript
+from pages.envelope import contents, difference, screen_messages, transcript
 from pages.parts import cards, opening, request, url
 from pages.parts.formats import escape
 
@@ -23,20 +27,23 @@ SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
 
 
 def draw(shown: opening.ShownSession, now: request_summary.RequestSummary, layout: CacheLayout) -> None:
-    """One of five looks at the request; only the one that is looked at is made.
+    """One look at the request; only the one that is looked at is made.
 
     Args:
         shown: the session that is shown.
         now: numbers of the request.
         layout: where its prompt was read from the cache and written to it.
     """
-    pane = url.draw_choice("Look at", PANES, "pane", "detail.pane")
+    screen = {"screen": "Screen"} if has_screen(shown.trace.session) else {}
+    pane = url.draw_choice("Look at", PANES | screen, "pane", "detail.pane")
     if pane == "transcript":
         transcript.draw(shown, now.n)
     elif pane == "difference":
         difference.draw(shown, now.n)
     elif pane == "exact":
         _draw_body(shown, now)
+    elif pane == "screen":
+        screen_messages.draw(shown, now.n, layout)
     elif pane == "blocks":
         request.draw_blocks(shown, now)
     else:

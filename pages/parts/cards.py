@@ -277,6 +277,7 @@ def _render_flags(breakpoints: Sequence[Breakpoint], whole: int) -> str:
         level = level + 1 if place - before < FLAG_ROOM else 0
         before = place
         hint = f"cache breakpoint {n}: {each.tokens:,} tokens up to “{each.label}”, for {TTLS.get(each.ttl, each.ttl)}"
+        hint += ", by the tool’s rule: its log holds no request" if each.inferred else ""
         flags += f'<b style="left:{place:.2f}%;--level:{level}" title="{escape(hint)}">{n}</b>'
     return f'<div class="ts-flags">{flags}</div>' if flags else ""
 

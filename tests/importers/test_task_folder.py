@@ -78,6 +78,20 @@ def task(pairs: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return history, screen
 
 
+def say(kind: str, index: int, at: int = 0, **more: Any) -> dict[str, Any]:
+    return {"ts": NOON + at, "type": "say", "say": kind, "text": kind, "conversationHistoryIndex": index, **more}
+
+
+def make_caching_task(model: str = "claude-sonnet-4-5", **cached: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A task of three requests with results in between, whose record shows caching."""
+    history, screen = task(3)
+    for event in screen:
+        if event.get("say") == "api_req_started":
+            event["text"] = json.dumps({"tokensIn": 5, "tokensOut": 9, **(cached or {"cacheWrites": 200, "cacheReads": 300})})
+            event["modelInfo"] = {"modelId": model}
+    return history, screen
+
+
 # --- messages and requests --------------------------------------------------------------------------------------------------
 
 

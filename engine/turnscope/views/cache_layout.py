@@ -1,7 +1,8 @@
 """Where a request's prompt was read from the cache, where written to it, and where its cache breakpoints stand.
 
 A provider reads tools, then the system prompt, then messages, and bills the prompt from its start: tokens read from the cache,
-then tokens written to it, then uncached ones. Pure functions of the session as recorded.
+then tokens written to it, then uncached ones. Pure functions of the session as recorded. Breakpoints are those of the recorded
+body; Cline and Roo Code keep no bodies, and set them by a rule of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from turnscope.envelope.envelope import Envelope
+from turnscope.importers.task_folder.timeline import NAME as TASK_FOLDER
 from turnscope.planning.calls import MAPPING
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
@@ -36,11 +38,15 @@ class Breakpoint:
         tokens: prompt tokens up to it.
         label: the block that carries it.
         ttl: the time to live that it asks for, such as "5m".
+        at: address of the block that carries it.
+        inferred: whether it follows from the tool's rule, not from a recorded body.
     """
 
     tokens: int
     label: str
     ttl: str
+    at: int = -1
+    inferred: bool = False
 
 
 class Shares(NamedTuple):
@@ -110,8 +116,9 @@ def lay_out_cache(trace: Trace, view: Overview, n: int) -> CacheLayout:
     scale = view.get_prompt(n) / max(1, counted[-1])
     ends = [end * scale for end in counted]
     place = {unit.key: end for unit, end in zip(units, ends[1:], strict=True)}
-    marked = [(_find_end(place, before), key, ttl) for before, key, ttl in _find_marked(trace, n)]
-    breakpoints = tuple(Breakpoint(round(end), _label(trace, key), ttl) for end, key, ttl in marked)
+    inferred = _follows_rule(trace, n)
+    marked = [(_find_end(place, before), key, ttl) for before, key, ttl in _find_marked(trace, n, inferred)]
+    breakpoints = tuple(Breakpoint(round(end), _label(trace, key), ttl, key[0], inferred) for end, key, ttl in marked)
     if view.recorded[n] < 0:
         return CacheLayout(breakpoints, {})
     read, written, _ = (float(tokens) for tokens in view.billed[n].sum(axis=0))
@@ -167,12 +174,21 @@ def _list_units(trace: Trace, envelope: Envelope, n: int) -> list[_Unit]:
     return [*found["tools"], *found["system"], *found["messages"]]
 
 
-def _find_marked(trace: Trace, n: int) -> Iterator[tuple[list[_Key], _Key, str]]:
-    """Each breakpoint of the recorded body: the parts up to it, the part that carries it, and its time to live."""
+def _follows_rule(trace: Trace, n: int) -> bool:
+    """Whether Cline or Roo Code sent the request with caching: they mark what goes to Claude, and no log holds the marks."""
+    request = trace.session.requests[n]
+    cached = request.usage is not None and bool(
+        request.usage.cache_read_input_tokens or request.usage.cache_creation_input_tokens
+    )
+    return trace.session.source == TASK_FOLDER and cached and "claude" in request.model.lower()
+
+
+def _find_marked(trace: Trace, n: int, inferred: bool) -> Iterator[tuple[list[_Key], _Key, str]]:
+    """Each breakpoint of the body: the parts up to it, the part that carries it, and its time to live."""
     plan = trace.plans[n]
     body = build_body(plan, trace.session, as_recorded=True)
     units = [unit for unit in _list_units(trace, plan.after, n) if unit.sent]
-    marks = [*_read_marks(body)]
+    marks = [*(_mark_user_messages(body) if inferred else _read_marks(body))]
     if len(marks) != len(units):  # something in the body is no block of the session
         return
     keys = [unit.key for unit in units]
@@ -193,6 +209,20 @@ def _read_marks(body: Mapping[str, JSON]) -> Iterator[str]:
         inner = block.get("content") if isinstance(block, MAPPING) else None
         within = [_read_ttl(part) for part in inner] if isinstance(inner, list) else []
         yield _read_ttl(block) or next(filter(None, within), "") or (whole if number == len(blocks) else "")
+
+
+def _mark_user_messages(body: Mapping[str, JSON]) -> Iterator[str]:
+    """The same as Cline and Roo Code set them: the last block of the last two user messages, and that of the system prompt.
+
+    The newest is written for the next request; the one before is where this request finds what was written.
+    """
+    yield from ("" for _ in _as_list(body.get("tools")))
+    system = _as_list(body.get("system"))
+    yield from (FIVE_MINUTES if block is system[-1] else "" for block in system)
+    users = [number for number, message in enumerate(body["messages"]) if message["role"] == "user"][-2:]
+    for number, message in enumerate(body["messages"]):
+        blocks = _as_list(message["content"])
+        yield from (FIVE_MINUTES if number in users and last == len(blocks) else "" for last, _ in enumerate(blocks, 1))
 
 
 def _read_ttl(block: JSON) -> str:
