@@ -31,15 +31,17 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
     base = load_policies().policies.get(replay.policy.name)
     if base is None:
         return
-    if not parameters.find_changes(replay.policy, base):
-        _keep_outcome(_make_key(shown, base), replay)
-        return
-    if (before := _get_outcomes().get(_make_key(shown, base))) is None:
-        st.fragment(lambda: _replay_unchanged(shown, base), run_every=POLL)()
-        return
+    _keep_outcome(_make_key(shown, replay.policy), replay)
+    outcomes, without = _get_outcomes(), parameter_effects.take_back_each(replay.policy, base, shown.trace)
+    keys = {key: _make_key(shown, policy) for key, policy in without.items()}
+    for key, policy in without.items():
+        if keys[key] not in outcomes:
+            st.fragment(lambda policy=policy: _replay_without(shown, policy), run_every=POLL)()
+            return
+    idle = [key for key in without if outcomes[keys[key]] == _find_outcome(replay)]
     acted = list(dict.fromkeys(cursor.request for cursor in replay.steps.changes))
     reasons = parameter_effects.explain_without_effect(
-        replay.trace, base, shown.trace, sizes=replay.steps.sizes, same=_find_outcome(replay) == before, changed=acted
+        replay.trace, base, shown.trace, sizes=replay.steps.sizes, idle=idle, changed=acted
     )
     labels = parameters.list_labels(base)
     rows = "".join(f"<li><b>{escape(labels[key])}</b>: {escape(reason)}.</li>" for key, reason in reasons.items())
@@ -47,12 +49,12 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
         st.html(f'<div class="no-effect" role="status"><b>Without effect in this session</b><ul>{rows}</ul></div>')
 
 
-def _replay_unchanged(shown: opening.ShownSession, base: Policy) -> None:
-    """Replay the policy without the changes, and draw the page again when that is done. Its outcome is all that is kept."""
-    with suppress(TurnscopeError):  # the policy as it is fails on this session; the changed one is shown
-        _, unchanged = policy_replay.replay_policy(shown, base, wait=0.0)
+def _replay_without(shown: opening.ShownSession, policy: Policy) -> None:
+    """Replay the policy without one change, and draw the page again when that is done. Its outcome is all that is kept."""
+    with suppress(TurnscopeError):  # that policy fails on this session; the changed one is shown
+        _, unchanged = policy_replay.replay_policy(shown, policy, wait=0.0)
         if unchanged is not None and unchanged.is_whole:
-            _keep_outcome(_make_key(shown, base), unchanged)
+            _keep_outcome(_make_key(shown, policy), unchanged)
             st.rerun()
 
 
@@ -62,7 +64,7 @@ def _make_key(shown: opening.ShownSession, policy: Policy) -> _Key:
 
 @st.cache_resource(show_spinner=False)
 def _get_outcomes() -> dict[_Key, _Outcome]:
-    """What came out under policies that nothing was changed of. Their replays may be dropped meanwhile."""
+    """What came out under each policy. Their replays may be dropped meanwhile."""
     return {}
 
 

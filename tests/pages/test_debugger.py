@@ -379,6 +379,13 @@ def test_a_changed_parameter_that_can_do_nothing_says_why(app: AppTest) -> None:
     never = {"1.trigger": 100_000_000}
     open_debugger(app, session=FIRST, policy="clear-tool-results", set=parameters.encode_changes(never))
     assert "Without effect" not in bodies(app), "nothing is cleared any more: that is an effect"
+    for _ in range(3):  # one replay for each change, without that change
+        open_debugger(
+            app, session=FIRST, policy="clear-tool-results", set=parameters.encode_changes(never | {"budget.margin": 0.01})
+        )
+    (shown,) = (element.proto.body for element in app.get("html") if "no-effect" in element.proto.body)
+    assert shown.count("<li>") == 1
+    assert "the limit becomes 198,000 tokens instead of 200,000" in shown
 
 
 def test_a_request_over_its_limit_says_how_it_was_handled_above_the_block(app: AppTest) -> None:

@@ -16,13 +16,16 @@ from turnscope.views.stepper import build_steps
 def explain(sample: str, name: str, changes: dict[str, Any]) -> dict[str, str]:
     """The reasons for a sample."""
     session, base = turnscope.load(ROOT / "sample_sessions" / f"{sample}.jsonl"), load(name)
-    changed = turnscope.replay(session, parameters.apply_changes(base, changes))
-    before = turnscope.replay(session, base)
-    steps, steps_before = build_steps(changed), build_steps(before)
-    same = (steps.sizes, steps.verdicts) == (steps_before.sizes, steps_before.verdicts)
-    acted = list(dict.fromkeys(cursor.request for cursor in steps.changes))
     record = turnscope.replay(session)
-    explained = parameter_effects.explain_without_effect(changed, base, record, sizes=steps.sizes, same=same, changed=acted)
+    changed = turnscope.replay(session, parameters.apply_changes(base, changes))
+    steps = build_steps(changed)
+    others = {
+        key: build_steps(turnscope.replay(session, without))
+        for key, without in parameter_effects.take_back_each(changed.policy, base, record).items()
+    }
+    idle = [key for key, other in others.items() if (other.sizes, other.verdicts) == (steps.sizes, steps.verdicts)]
+    acted = list(dict.fromkeys(cursor.request for cursor in steps.changes))
+    explained = parameter_effects.explain_without_effect(changed, base, record, sizes=steps.sizes, idle=idle, changed=acted)
     return dict(explained)
 
 
@@ -67,4 +70,12 @@ def test_a_budget_that_changes_no_limit_says_why(changes: dict[str, Any], said: 
 
 def test_a_parameter_with_an_effect_is_not_named() -> None:
     assert explain("tool-results-eat-the-window", "clear-tool-results", {"1.keep": 1}) == {}
-    assert explain("tool-results-eat-the-window", "clear-tool-results", {"budget.window": 100_000, "1.keep": 1}) == {}
+
+
+def test_of_several_changes_only_those_without_an_effect_are_named() -> None:
+    said = {
+        "budget.margin": "the limit becomes 198,000 tokens instead of 200,000, and no rule does anything else for it",
+        "budget.window": "the limit becomes 100,000 tokens instead of 200,000, and no rule does anything else for it",
+    }
+    for key, value in {"budget.margin": 0.01, "budget.window": 100_000}.items():
+        assert explain("tool-results-eat-the-window", "clear-tool-results", {key: value, "1.keep": 1}) == {key: said[key]}

@@ -1,11 +1,11 @@
 """Changed parameters of a policy that cannot have an effect, each with the reason.
 
-Compares a replay under the changed policy with one under the policy as its file says it. `parameters` says what parameters are.
+Compares a replay under the changed policy with one for each change, without that change. `parameters` says what parameters are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from turnscope.errors import PolicyError
 from turnscope.numbering import format_request
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
-from turnscope.views.parameters import find_changes
+from turnscope.views.parameters import apply_changes, find_changes
 
 _SHARES = {"slots": "hold_shares", "caps": "hold_shares"}  # parameters of the budget that a rule reads
 SAME = "every request comes out as without it"
@@ -81,13 +81,35 @@ def _compute_limits(params: BudgetParams, windows: set[int | None]) -> list[obje
         return []
 
 
+def take_back_each(policy: Policy, base: Policy, record: Trace) -> dict[str, Policy]:
+    """Build, for each change that is read, the policy without it and with all others.
+
+    Args:
+        policy: the changed policy.
+        base: the policy before.
+        record: the session as recorded.
+
+    >>> record = turnscope.replay("sample_sessions/cache-goes-cold.jsonl")
+    >>> base = next(policy for policy in turnscope.policies() if policy.name == "clear-tool-results")
+    >>> changed = apply_changes(base, {"1.keep": 9, "budget.window": 100_000, "budget.reserve": 5})
+    >>> {key: find_changes(without, base) for key, without in take_back_each(changed, base, record).items()}
+    {'budget.window': {'budget.reserve': 5, '1.keep': 9}, '1.keep': {'budget.window': 100000, 'budget.reserve': 5}}
+    """
+    changes, unread = find_changes(policy, base), explain_unread(policy, base, _find_windows(record))
+    return {
+        key: apply_changes(base, {other: changes[other] for other in changes if other != key})
+        for key in changes
+        if key not in unread
+    }
+
+
 def explain_without_effect(
     trace: Trace,
     base: Policy,
     record: Trace,
     *,
     sizes: Sequence[int],
-    same: bool,
+    idle: Collection[str],
     changed: Sequence[int] = (),
 ) -> Mapping[str, str]:
     """Explain which changes have no effect on this session.
@@ -97,30 +119,31 @@ def explain_without_effect(
         base: the policy before.
         record: the session as recorded, whose windows are the models' own.
         sizes: tokens of each request under the changed policy.
-        same: whether sizes, models and verdicts of all requests are those of the policy before.
+        idle: keys of the changes without which sizes, models and verdicts of all requests are the same; see `take_back_each`.
         changed: the requests at which the changed policy decides something that it had not decided before, in order.
 
     Returns:
         Reasons by key of the parameter; empty where each may have had an effect.
     """
-    windows = {plan.budget.window if plan.budget.known else None for plan in record.outlines}
-    changes = find_changes(trace.policy, base)
-    reasons = explain_unread(trace.policy, base, windows)
-    if not same:
-        return reasons
+    reasons = explain_unread(trace.policy, base, _find_windows(record))
     if not sizes:
-        return {key: reasons.get(key) or SAME for key in changes}
+        return reasons | dict.fromkeys(idle, SAME)
     largest = max(range(len(sizes)), key=sizes.__getitem__)
-    acts = _list_acts(trace, changed)
-    found = {}
-    for key in changes:
+    acts = _list_acts(trace, changed) if idle else {}
+    for key in idle:
         group, _, name = key.partition(".")
         rule = trace.policy.rules[int(group) - 1].rule.name if group.isdigit() else ""
-        explained = (
-            _explain_rule(trace, rule, largest, acts.get(rule, [])) if rule else _explain_limit(trace, base, name, largest)
-        )
-        found[key] = reasons.get(key) or explained or f"{SAME}; {_describe_largest(trace, largest, sizes[largest])}"
-    return found
+        if rule:
+            explained = _explain_rule(trace, rule, largest, acts.get(rule, []))
+        else:
+            explained = _explain_limit(trace, base, name, largest, record)
+        reasons[key] = explained or f"{SAME}; {_describe_largest(trace, largest, sizes[largest])}"
+    return reasons
+
+
+def _find_windows(record: Trace) -> set[int | None]:
+    """The windows of the models that answered, in tokens; None = unknown."""
+    return {plan.budget.window if plan.budget.known else None for plan in record.outlines}
 
 
 def _list_acts(trace: Trace, changed: Sequence[int]) -> dict[str, list[int]]:
@@ -149,11 +172,12 @@ def _explain_rule(trace: Trace, rule: str, largest: int, acts: Sequence[int]) ->
     return f"{SAME}: the rule acts nowhere; at the largest request, number {format_request(largest)}: {looked[-1].edit.because}"
 
 
-def _explain_limit(trace: Trace, base: Policy, name: str, largest: int) -> str:
+def _explain_limit(trace: Trace, base: Policy, name: str, largest: int, record: Trace) -> str:
     """Why another limit made no difference; "" where the limit is the same."""
     budget = trace.plans[largest].budget
     try:
-        before = compute_budget(replace(trace.policy.budget, **{name: getattr(base.budget, name)}), budget.window)
+        window = record.outlines[largest].budget.window
+        before = compute_budget(replace(trace.policy.budget, **{name: getattr(base.budget, name)}), window)
     except (PolicyError, AttributeError):
         return ""
     if before.limit == budget.limit:
