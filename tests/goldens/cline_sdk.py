@@ -129,7 +129,7 @@ def _prepare_request(
     summarizer = given.get("summarizer")
     known = (summarizer.get("knownModels") or {}).get(summarizer.get("modelId")) if summarizer else None
     asks = {**((summarizer.get("modelInfo") or known or {}) if summarizer else model)}
-    asks |= {name: summarizer[name] for name in ("maxInputTokens", "maxOutputTokens") if summarizer and summarizer.get(name)}
+    asks |= {"maxOutputTokens": summarizer["maxOutputTokens"]} if summarizer and summarizer.get("maxOutputTokens") else {}
     done = compaction.prepare(
         messages, budget, given["strategy"], mode, given.get("preserve_recent_tokens"), asks, not summarizer, NOW, summarise
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from turnscope.ports.cline_sdk.messages import Message, count_units, holds_only_results, write_json
+from turnscope.ports.cline_sdk.messages import Message, count_units, holds_only_results, unwrap_input, write_json
 
 RESULT_MOST, FILE_MOST, ANSWER_MOST = 8_000, 50_000, 200_000
 MARKUP_MOST, MARKUP_COUNT = 12_000, 8  # characters of an answer that repeats calls as text; how many calls make that
@@ -56,12 +56,12 @@ class Builder:
     def _build_message(self, message: Message, readings: _Readings) -> Message:
         content = message["content"]
         if isinstance(content, str):
-            return message if message["role"] == "user" else _replace_content(message, self._cut_answer(content))
+            return _replace_content(message, unwrap_input(content) if message["role"] == "user" else self._cut_answer(content))
         return _replace_content(message, [self._build_block(block, message["role"], readings) for block in content])
 
     def _build_block(self, block: Any, role: str, readings: _Readings) -> Any:
-        if block["type"] == "text" and role == "assistant":
-            return {**block, "text": self._cut_answer(block["text"])}
+        if block["type"] == "text":
+            return {**block, "text": unwrap_input(block["text"]) if role == "user" else self._cut_answer(block["text"])}
         if block["type"] == "file":
             return {**block, "content": cut(block["content"], self.file_most)}
         if block["type"] != "tool_result":

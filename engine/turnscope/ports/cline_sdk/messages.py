@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -20,6 +21,20 @@ PRESERVE_RECENT = 20_000
 SUMMARY_OUTPUT, SUMMARY_LEAST = 4_096, 1_024
 READ_MOST = 2_000  # characters that the summariser reads of a result, a file or thinking
 MANUAL_RATIO, MANUAL_LEAST, MANUAL_MOST = 0.5, 0.05, 0.95
+NOTICES = frozenset(  # kinds of user messages that the program writes
+    "auto_compaction compaction_budget_emergency completion_reminder loop_detection_notice manual_compaction"
+    " mistake_stop_notice recovery_notice".split()
+)
+RESUMPTION = "[TASK RESUMPTION]"  # how a message begins with which the program goes on
+APPROVAL = "The user approved switching to act mode. Continue with the approved plan now."  # the program says so to the model
+_TAGS = [
+    (re.compile(rf"<{tag}\b[^>]*>(.*?)</{tag}>", re.DOTALL | re.ASCII), re.compile(rf"<{tag}[^>]*>"))
+    for tag in ("user_input", "user_command")
+]
+_MODE_NOTICE = re.compile(r"<mode_notice>.*?</mode_notice>", re.DOTALL)
+_COMMAND = re.compile(
+    r'<user_command\b[^>]*slash="\s*[^"\s][^"]*"[^>]*>.*</user_command>', re.DOTALL | re.ASCII | re.IGNORECASE
+)
 
 
 def is_positive(value: Any) -> bool:
@@ -103,14 +118,32 @@ def get_prompt_span(message: Message) -> int:
         return 1 if known is None else known
     if known is not None:
         return known
+    if get_kind(message) in NOTICES:
+        return 0
     blocks = list_blocks(message)
-    text = (
-        message["content"]
-        if isinstance(message["content"], str)
-        else "\n".join(b["text"] for b in blocks if b["type"] == "text")
-    )
-    attached = any(b["type"] in ("file", "image") for b in blocks) and not any(b["type"] == "tool_result" for b in blocks)
-    return 1 if attached or text.strip() else 0
+    if any(b["type"] in ("file", "image") for b in blocks) and not any(b["type"] == "tool_result" for b in blocks):
+        return 1
+    text = message["content"] if isinstance(message["content"], str) else "\n".join(_iter_texts(blocks))
+    shown = _MODE_NOTICE.sub("", unwrap_input(text)).strip()
+    typed = bool(shown or _COMMAND.fullmatch(text.strip())) and not shown.startswith(RESUMPTION) and shown != APPROVAL
+    return int(typed)
+
+
+def _iter_texts(blocks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    return (block["text"] for block in blocks if block["type"] == "text")
+
+
+def unwrap_input(text: str) -> str:
+    """Return what a person typed as a request has it: without the tags that tell of its mode or command.
+
+    >>> unwrap_input('<user_input mode="plan">Why? </user_input>')
+    'Why?'
+    """
+    text = text.strip()
+    for whole, opening in _TAGS:
+        inside = whole.sub(r"\1", text)
+        text = (opening.sub("", text) if inside == text else inside).strip()
+    return text
 
 
 def find_cut(messages: Sequence[Message], most: float) -> int:

@@ -149,12 +149,12 @@ def clear_old(
 
 
 def strip_thinking(message: Message) -> Message:
-    """Remove the reasoning of an answer, except what its provider needs to find a call again."""
+    """Remove the reasoning of an answer, except what its provider needs to find a call again. A list makes a new message."""
     content = message["content"]
     if isinstance(content, str):
         return message
     kept = [c for c in content if c.get("type") != "reasoning" or "gemini_function_call_id" in (c.get("internal") or {})]
-    return message if kept == list(content) else _copy(message, content=kept or "")
+    return _copy(message, content=kept or "")
 
 
 def strip_saved(message: Message) -> Message:

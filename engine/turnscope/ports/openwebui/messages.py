@@ -70,18 +70,19 @@ def drop_foreign_details(message: ChatMessage, model: str) -> ChatMessage:
 
 
 def convert_items(
-    output: Sequence[ChatMessage], raw: bool = False, reasoning: str | None = None, flatten_images: bool = False
+    output: Any, raw: bool = False, reasoning: str | None = None, flatten_images: bool = False
 ) -> list[dict[str, Any]]:
     """Return the items of a stored answer as chat messages.
 
     Args:
-        output: The items.
+        output: The items. What is no list of items has none.
         raw: Keep the details that a provider signed.
         reasoning: The field for reasoning (`thinking`, `reasoning_content`), or `think_tags` for text in the content; None =
             drop it.
         flatten_images: Put images of results into a user message after them.
     """
     made = _Output(reasoning, raw, flatten_images)
+    output = output if isinstance(output, list) else ()
     done = {i.get("call_id") for i in output if i.get("type") == "function_call" and i.get("status") in FINISHED}
     known = done & {i.get("call_id") for i in output if i.get("type") == "function_call_output"} - {None, ""}
     for item in output:
@@ -209,7 +210,7 @@ def convert_message(message: ChatMessage, reasoning: str | None = None, flatten_
         return _list_speech([{"transcript": message.get("content", "")}])
     made: list[dict[str, Any]] = []
     if answer and output:
-        made = convert_items(output, True, reasoning, flatten_images) if isinstance(output, list) else []
+        made = convert_items(output, True, reasoning, flatten_images)
         if not made and not message.get("content"):
             return []
     made = made or [{key: value for key, value in message.items() if key not in UNSENT}]

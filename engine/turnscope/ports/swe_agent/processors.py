@@ -14,7 +14,9 @@ from typing import Any
 from turnscope.ports.swe_agent import texts
 
 Message = dict[str, Any]
+Processor = Callable[[list[Message], Mapping[str, Any]], list[Message]]
 EPHEMERAL = {"type": "ephemeral"}
+INTEGERS = frozenset(("n", "polling", "keep_last", "last_n_messages", "last_n_messages_offset"))
 
 
 def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -25,18 +27,31 @@ def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]
         processors: The `type` of each processor, with its options.
     """
     history = [deepcopy(message) for message in messages]
-    for processor in processors:
-        run, known = PROCESSORS[processor["type"]]
-        options = {name: value for name, value in processor.items() if name != "type"}
-        if not options.keys() <= known.keys():
-            raise ValueError("unknown option")
-        history = run(history, {**known, **options})
+    for run, options in [_read_options(processor) for processor in processors]:  # all of them before the first one runs
+        history = run(history, options)
     return history
 
 
-def _elide_observations(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
-    if not isinstance(options["n"], int) or options["n"] <= 0:
+def _read_options(processor: Mapping[str, Any]) -> tuple[Processor, dict[str, Any]]:
+    run, known = PROCESSORS[processor["type"]]
+    given = {name: value for name, value in processor.items() if name != "type"}
+    if not given.keys() <= known.keys():
+        raise ValueError("unknown option")
+    options = {**known, **given}
+    options |= {name: _read_integer(options[name]) for name in INTEGERS & options.keys()}
+    if options.get("n", 1) <= 0:
         raise ValueError("n must be a positive integer")
+    return run, options
+
+
+def _read_integer(value: Any) -> int:
+    """Read an option as the original does: a whole number, also as a text."""
+    if isinstance(value, (int, str)) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    raise ValueError("a whole number was expected")
+
+
+def _elide_observations(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
     seen = [i for i, m in enumerate(history) if m.get("message_type") == "observation" and not m.get("is_demo", False)]
     old = {*seen[1 : texts.find_elided_stop(len(seen), options["n"], options["polling"])]}  # the first one is the task
     for i, message in enumerate(history):
@@ -122,7 +137,6 @@ def _parse_images(history: list[Message], options: Mapping[str, Any]) -> list[Me
     return history
 
 
-Processor = Callable[[list[Message], Mapping[str, Any]], list[Message]]
 PROCESSORS: Mapping[str, tuple[Processor, Mapping[str, Any]]] = {
     "default": (lambda history, _options: history, {}),
     "last_n_observations": (
