@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT = ROOT.parent / "shared" / "goldens"
-OWN = Path(__file__).with_name("own")  # worked out by hand from what is documented of each system
+OWN = Path(__file__).with_name("own")  # worked out by hand from what is documented of each system, or by running it
 TOLERANCE = 1e-6  # for numbers that are floats in the original
 
 

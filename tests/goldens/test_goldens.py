@@ -1,7 +1,7 @@
 """Every golden case of a ported system passes, but for the few defects of an original that we choose not to copy.
 
 There are two folders of cases: those of the originals, which lie beside the project, and a few of our own, worked out by hand
-from what is documented of each system, so that a clone without the others holds every port to something.
+from what is documented of each system or by running it, so that a clone without the others holds every port to something.
 """
 
 from __future__ import annotations

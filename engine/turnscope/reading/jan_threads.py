@@ -30,8 +30,9 @@ def find_active_path(messages: Sequence[Stored], active_root: str | None) -> lis
     ids = [message["id"] for message in messages]
     children: dict[Any, list[Stored]] = {}
     for message in sorted(messages, key=lambda m: m.get("created_at") or 0):
-        if "parentId" in _get_metadata(message):
-            children.setdefault(_get_metadata(message)["parentId"], []).append(message)
+        parent = _get_metadata(message).get("parentId", False)
+        if parent is None or isinstance(parent, str):  # whatever else stands there links to nothing
+            children.setdefault(parent, []).append(message)
     roots = children.get(None, [])
     if not roots:
         return ids

@@ -86,7 +86,7 @@ def count_tools(tools: Sequence[Item], count: Count) -> int:
             found += count(key)
             for name in ("type", "description"):
                 found += _count_text(schema.get(name), count) + 2 if schema.get(name) and isinstance(schema[name], str) else 0
-            values = schema.get("enum") or ()
+            values = schema["enum"] if isinstance(schema.get("enum"), list) else ()
             found += sum(3 + (count(v) if isinstance(v, str) else 5) for v in values) - (3 if values else 0)
     return found
 
@@ -175,7 +175,7 @@ def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: i
 def convert(item: Item) -> list[dict[str, Any]]:
     """Return an item as the chat messages that are sent for it."""
     role, content = str(item.get("role")), item.get("content")
-    if isinstance(content, list):
+    if isinstance(content, list) and role not in ("system", "tool"):  # those are sent as they are stored
         content = [_convert_part(part) for part in content]
     if role == "user" and item.get("context") and isinstance(content, str):
         blocks = [f'<context name="{c.get("name", "")}">\n{c.get("content", "")}\n</context>' for c in item["context"]]

@@ -144,19 +144,21 @@ def shape_message(
         vision: Whether the model sees images.
     """
     role, content = message.get("role"), message.get("content")
+    files = role == "user" and any(message.get(name) for name in ("imageList", "videoList", "fileList"))
+    if content is None and role == "user" and (template or files):
+        content = ""  # nothing was typed: the template is filled all the same
     if isinstance(content, str):
         content = fill_variables(apply_template(content, template) if role == "user" else content, variables)
     elif isinstance(content, list):
         content = [_fill_part(part, template if role == "user" else "", variables) for part in content]
     made: dict[str, Any] = {"role": role, "content": content}
     pictures = [{"type": "image_url", "image_url": {"url": p["url"], "detail": "auto"}} for p in message.get("imageList") or ()]
-    files = role == "user" and any(message.get(name) for name in ("imageList", "videoList", "fileList"))
     if isinstance(content, str) and ((pictures and vision and role in ("user", "assistant")) or (files and not content)):
         made["content"] = [*([{"type": "text", "text": content}] if content else []), *(pictures if vision else ())]
     thought = message.get("reasoning")
     if role == "assistant" and isinstance(thought, Mapping) and thought.get("signature"):
-        part = {"type": "thinking", "thinking": thought.get("content", ""), "signature": thought["signature"]}
-        made["content"] = [part, {"type": "text", "text": content}]
+        said = {"thinking": thought["content"]} if "content" in thought else {}
+        made["content"] = [{"type": "thinking", **said, "signature": thought["signature"]}, {"type": "text", "text": content}]
     calls = [_build_call(tool) for tool in message.get("tools") or ()] or message.get("tool_calls")
     if calls and calling:
         made["tool_calls"] = calls
