@@ -157,8 +157,8 @@ def shape_message(
         made["content"] = [*([{"type": "text", "text": content}] if content else []), *(pictures if vision else ())]
     thought = message.get("reasoning")
     if role == "assistant" and isinstance(thought, Mapping) and thought.get("signature"):
-        said = {"thinking": thought["content"]} if "content" in thought else {}
-        made["content"] = [{"type": "thinking", **said, "signature": thought["signature"]}, {"type": "text", "text": content}]
+        words = {"thinking": thought["content"]} if "content" in thought else {}
+        made["content"] = [{"type": "thinking", **words, "signature": thought["signature"]}, {"type": "text", "text": content}]
     calls = [_build_call(tool) for tool in message.get("tools") or ()] or message.get("tool_calls")
     if calls and calling:
         made["tool_calls"] = calls
