@@ -142,13 +142,22 @@ def _choose_by_attention(view: View, options: Mapping[str, Any], ask: Ask) -> Vi
         return view
     head = [event["id"] for event in view.events[: options["keep_first"]]]
     room = options["max_size"] // 2 - len(head)
-    chosen = [id for id in json.loads(ask("", view.events))["ids"] if id not in head][:room]
+    chosen = [id for id in _read_ids(ask("", view.events)) if id not in head][:room]
     for event in reversed(view.events):
         if len(chosen) >= room:
             break
         if event["id"] not in chosen:
             chosen.append(event["id"])
     return Condensation(ids=tuple(e["id"] for e in view.events if e["id"] not in chosen and e["id"] not in head))
+
+
+def _read_ids(reply: str) -> list[int]:
+    """Read the ids that a model chose. Raise ValueError for a reply that has none."""
+    found = json.loads(reply)
+    ids = found.get("ids") if isinstance(found, dict) else None
+    if not isinstance(ids, list):
+        raise ValueError("a list of ids was expected")  # noqa: TRY004 - as in the original
+    return [int(id) for id in ids]
 
 
 def _mask_observations(view: View, options: Mapping[str, Any], _ask: Ask) -> View:

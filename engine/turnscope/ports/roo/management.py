@@ -61,7 +61,7 @@ def count_context(events: Sequence[Stored]) -> float:
         found: float = 0
         if event.get("type") == "say" and event.get("say") == "api_req_started" and event.get("text"):
             report = _parse(event["text"])
-            found = (report.get("tokensIn") or 0) + (report.get("tokensOut") or 0)
+            found = sum(n for n in (report.get("tokensIn"), report.get("tokensOut")) if isinstance(n, (int, float)))
         elif event.get("type") == "say" and event.get("say") == "condense_context":
             found = (event.get("contextCondense") or {}).get("newContextTokens") or 0
         if found:
