@@ -226,7 +226,10 @@ def format_attachment(part: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if count_units(text) <= READ_MOST else text[:READ_MOST] + "\n[truncated]"
+    if count_units(text) <= READ_MOST:
+        return text
+    kept = text.encode("utf-16-le", "surrogatepass")[: 2 * READ_MOST].decode("utf-16-le", "surrogatepass")
+    return f"{kept}\n[truncated]"
 
 
 def find_clearable(messages: Sequence[Message]) -> list[Any]:
