@@ -57,7 +57,9 @@ def _render_breakpoints(breakpoints: Sequence[Breakpoint], n: int) -> str:
         return f'<div class="ts-small ts-faint">Request {format_request(n)} {none}.</div>'
     places = " and ".join(f"behind block #{each.at:,} ({each.tokens:,} tokens up to it)" for each in breakpoints)
     why = "the last two messages of the user; the prompt is read up to the first and written up to the last"
-    return f'<div class="ts-small"><b>Cache breakpoints of request {format_request(n)}</b> {places}: {why}.</div>'
+    why = why if len(breakpoints) > 1 else "the only message of the user; the prompt is written up to it"
+    more = "One more is behind the system prompt, which is not in the log."
+    return f'<div class="ts-small"><b>Cache breakpoints of request {format_request(n)}</b> {places}: {why}. {more}</div>'
 
 
 def _render_table(
