@@ -55,7 +55,7 @@ def count_item(item: Item, count: Count, model: str) -> int:
     found = adjust(text + pictures, model) + ITEM
     for call in item.get("calls") or ():
         found += _count_text(call.get("name"), count) + CALL + _count_text(call.get("arguments"), count)
-        output = call.get("output")
+        output = None if item.get("bare_calls") else call.get("output")
         for text_of in [output] if isinstance(output, str) else output or ():
             found += _count_text(text_of, count) + RESULT
     found += RESULT if item.get("role") == "tool" else 0
