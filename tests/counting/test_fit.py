@@ -11,7 +11,16 @@ from fit_table import files, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.calibration import Calibration
-from turnscope.counting.reconciliation import CELLS, Fit, Ints, Reconciliation, StaticHints, fit_requests, reconcile
+from turnscope.counting.reconciliation import (
+    CELLS,
+    Fit,
+    Ints,
+    Reconciliation,
+    StaticHints,
+    add_remainders,
+    fit_requests,
+    reconcile,
+)
 from turnscope.reading.content_blocks import make_image
 from turnscope.session.builder import Builder
 from turnscope.session.model import Usage
@@ -30,7 +39,8 @@ PICTURE = (
 
 def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciliation, tuple[Fit, ...]]:
     """One model's requests, fitted and split."""
-    fits = fit_requests(counts.sum(axis=1), recorded, ["m"] * len(recorded), known_static)
+    sizes, models = counts.sum(axis=1), ["m"] * len(recorded)
+    fits = add_remainders(fit_requests(sizes, recorded, models, known_static), sizes, recorded, models)
     return reconcile(counts, recorded, fits), fits
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from turnscope import figures
 from turnscope.counting.calibration import SMALLEST_SCALE, Calibration
 from turnscope.counting.hidden import HiddenTokens
-from turnscope.counting.reconciliation import CELLS, distribute, fit_requests, reconcile
+from turnscope.counting.reconciliation import CELLS, add_remainders, distribute, fit_requests, reconcile
 from turnscope.planning.session_fit import changes_static
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import BEGINS_MID_CONVERSATION
@@ -345,7 +345,9 @@ def test_whatever_was_billed_rows_sum_to_it_and_stretches_follow_each_other(
     counts = np.array([[0, 0, size, size // 2, 0] for size, *_ in made], dtype=np.int64)
     recorded = np.array([prompt for _, prompt, *_ in made], dtype=np.int64)
     compactions = {n for n, (*_, compaction) in enumerate(made) if compaction}
-    fits = fit_requests(counts.sum(axis=1), recorded, [model for _, _, model, _ in made], False, compactions, begun)
+    sizes, models = counts.sum(axis=1), [model for _, _, model, _ in made]
+    fits = fit_requests(sizes, recorded, models, False, compactions, begun)
+    fits = add_remainders(fits, sizes, recorded, models)
     assert (fits[0].start, fits[-1].stop) == (0, len(made))
     assert all(one.stop == other.start for one, other in pairwise(fits))
     done = reconcile(counts, recorded, fits)

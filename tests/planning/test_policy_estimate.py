@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import turnscope
 from msgspec import structs
+from turnscope.counting.reconciliation import add_remainders, fit_requests
 from turnscope.library.opening import begin_replay
 from turnscope.planning.policy import load as load_policy
-from turnscope.planning.session_fit import RunningFit, fit_session
+from turnscope.planning.session_fit import RunningFit
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
@@ -82,16 +83,29 @@ def test_the_record_alone_is_not_fitted_request_by_request(monkeypatch: pytest.M
 def test_a_long_session_is_not_fitted_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     record, fitted = turnscope.replay(talk(200, 30_000, 1.0)), list[int]()
 
-    def fit(session, requests, sizes, statics):  # type: ignore[no-untyped-def]
-        fitted.append(len(requests))
-        return fit_session(session, requests, sizes, statics)
+    def fit(sizes, *given, **more):  # type: ignore[no-untyped-def]
+        fitted.append(len(sizes))
+        return fit_requests(sizes, *given, **more)
 
-    monkeypatch.setattr("turnscope.planning.session_fit.fit_session", fit)
+    monkeypatch.setattr("turnscope.planning.session_fit.fit_requests", fit)
     running = RunningFit(record.session)
     for step in record.held.record:
         running.learn(step)
     assert fitted[:31] == [*range(1, 32)]
     assert len(fitted) < 80
+
+
+def test_remainders_are_explained_once_for_the_record_and_not_for_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, explained = talk(40, 30_000, 1.0), list[int]()
+
+    def explain(fits, sizes, *given):  # type: ignore[no-untyped-def]
+        explained.append(len(sizes))
+        return add_remainders(fits, sizes, *given)
+
+    monkeypatch.setattr("turnscope.planning.session_fit.add_remainders", explain)
+    record = turnscope.replay(session)
+    assert begin_replay(record, load_policy("last-5-pairs"))[0].fits == record.fits
+    assert explained == [40]
 
 
 @pytest.mark.parametrize("name", POLICIES)
