@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -22,6 +23,7 @@ from turnscope.planning.assemble import replay
 from turnscope.planning.policy import REPAIRS, Policy, Step, list_policies, load
 from turnscope.planning.render import render
 from turnscope.planning.trace import Trace, trace
+from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Part, Session, Span
 from turnscope.views.parameters import apply_changes
 
@@ -37,20 +39,24 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """What is done to each request, by its number."""
+    """What is done to each request, by its number; `at_once`: as one tuple of edits, without the notes."""
 
     cuts: Mapping[int, Cut] = field(default_factory=dict)
+    at_once: bool = False
 
 
 def _drop_conversations(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     cut = params.cuts.get(ctx.request.n)
     if cut is None:
         return
-    start = int(ctx.request.cut * cut.at)
+    start, made = int(ctx.request.cut * cut.at), list[Edit]()
     for span in ctx.index.find_conversation_spans(start, min(start + cut.blocks, ctx.request.cut)):
         if all(envelope.find_piece(at).body is None for at in range(*span)):
-            yield Edit("truncate" if cut.text else "drop", "law", span, (Part(text=cut.text),) if cut.text else ())
-            yield Edit("insert", "law", Span(span.start, span.start), (Part(text="note"),), slot="note")
+            made.append(Edit("truncate" if cut.text else "drop", "law", span, (Part(text=cut.text),) if cut.text else ()))
+            if not params.at_once:
+                yield made.pop()
+                yield Edit("insert", "law", Span(span.start, span.start), (Part(text="note"),), slot="note")
+    yield tuple(made)
 
 
 CUTS = st.dictionaries(
@@ -59,9 +65,9 @@ CUTS = st.dictionaries(
 MEMORIES = st.lists(st.sampled_from(["fresh", "monotone", "remembers"]), min_size=1, max_size=2)
 
 
-def make_plans(session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]) -> list[Plan]:
+def make_plans(session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory], *, at_once: bool = False) -> list[Plan]:
     steps = tuple(
-        Step(Rule("cut", "Cut.", _drop_conversations, Cuts, memory), Cuts(cut))
+        Step(Rule("cut", "Cut.", _drop_conversations, Cuts, memory), Cuts(cut, at_once))
         for cut, memory in zip(cuts, memories, strict=False)
     )
     return [*replay(session, Policy("law", "", "", "", "", budget=BudgetParams(), rules=steps), ledger_of(session))]
@@ -120,13 +126,32 @@ def agree(session: Session, told: list[Plan], anew: list[Plan]) -> None:
     assert numbers == [*range(len(numbers))]
 
 
-@given(sessions, st.lists(CUTS, min_size=2, max_size=2), MEMORIES)
+@given(sessions, st.lists(CUTS, min_size=2, max_size=2), MEMORIES, st.booleans())
 def test_what_is_sent_does_not_depend_on_what_is_told_again(
-    session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]
+    session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory], at_once: bool
 ) -> None:
     with patch.object(assemble, "continue_previous", lambda *_: None):
-        anew = make_plans(session, cuts, memories)
-    agree(session, make_plans(session, cuts, memories), anew)
+        anew = make_plans(session, cuts, memories, at_once=at_once)
+    agree(session, make_plans(session, cuts, memories, at_once=at_once), anew)
+
+
+def test_edits_that_repeat_those_of_the_request_before_are_not_applied_anew() -> None:
+    builder, applied, apply = Builder("a", "a"), list[int](), Envelope.replace_each
+    for n in range(60):
+        builder.add_message("user", f"One question, number {n}.")
+        builder.add_message("user", f"And one more, number {n}.")
+        builder.set_request(builder.add_message("assistant", f"Answer {n}."), model="m")
+
+    def count(self: Envelope, edits: Sequence[Edit], *given: Any) -> Any:
+        applied.append(len(edits))
+        return apply(self, edits, *given)
+
+    session = builder.build()
+    with patch.object(Envelope, "replace_each", count):
+        plans = [*replay(session, load("jan"), ledger_of(session))]
+    assert len(plans[-1].fresh_edits or ()) == 60
+    assert sum(len(plan.decisions) for plan in plans) == 60
+    assert sum(applied) < 5
 
 
 def replay_twice(name: str) -> tuple[Trace, Trace]:

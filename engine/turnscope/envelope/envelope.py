@@ -195,6 +195,16 @@ class Envelope(Struct, frozen=True, gc=False):
                 made.append((splice, envelope.tokens))
         return envelope, made
 
+    def are_verbatim(self, edits: Sequence[Edit]) -> bool:
+        """Return whether edits, in address order, each replace or drop blocks of one verbatim piece, and do nothing else."""
+        done = 0
+        while done < len(edits):
+            count = self._count_inside(edits[done:])
+            if not count:
+                return False
+            done += count
+        return not any(edit.model for edit in edits)
+
     def _count_inside(self, edits: Sequence[Edit]) -> int:
         """Count how many of the first edits replace blocks of one verbatim piece, each behind the one before it."""
         span = edits[0].span

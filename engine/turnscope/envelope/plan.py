@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -18,8 +18,17 @@ SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
-FreshEdits = tuple[tuple[Span, Placeholder, str], ...]
-"""What `fresh` rules did to a request: span, new content and slot, in address order."""
+class FreshEdit(NamedTuple):
+    """What a `fresh` rule did to a request: span, new content and slot, and the counted tokens that the request grew by."""
+
+    span: Span
+    body: Placeholder
+    slot: str
+    change: int
+
+
+FreshEdits = tuple[FreshEdit, ...]
+"""What `fresh` rules did to a request, in address order."""
 
 
 class StepState(Struct, frozen=True, gc=False):

@@ -26,7 +26,8 @@ from turnscope.session.model import JSON, Ask, Counts, Edit, Request, Session
 Edits = Generator[Edit | tuple[Edit, ...] | Ask, Any, Any]
 """Yields an edit and receives the envelope after it, or an ask and receives its answer. Returns the rule's next state.
 
-A tuple of edits in address order is applied in one pass, and received is the envelope after all of them.
+A tuple of edits in address order is applied in one pass, and nothing is received for it: where a `fresh` rule only repeats what
+the previous request was sent with, nothing is applied.
 """
 
 COUNTED = 4_096  # chunks whose counts in a policy's own units are cached; an envelope of 8,000 requests has about 250

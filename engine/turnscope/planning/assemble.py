@@ -38,7 +38,7 @@ from turnscope.planning.provider_edits import (
 )
 from turnscope.planning.reinjected_files import estimate_reinjected_files
 from turnscope.planning.render import render
-from turnscope.planning.repeated_edits import collect_fresh_edits, continue_previous, share_fresh_edits
+from turnscope.planning.repeated_edits import Waiting, collect_fresh_edits, continue_previous
 from turnscope.planning.rule_registry import find_rule, find_rule_package
 from turnscope.planning.session_fit import RecordStep, RunningFit
 from turnscope.pricing.prices import PRICES, Prices
@@ -268,7 +268,8 @@ class _Planner:
     """Plans one request: the previous envelope grows, the policy's rules change it in order, the provider's edits follow.
 
     `after` is the request as it stands so far. `kept` and `base` are the same without what holds for this request alone, and
-    without what holds only while budget and model stay.
+    without what holds only while budget and model stay. `applied` is `after` without the edits that wait: those that most
+    probably repeat what the previous request was sent with, and need not be applied then.
     """
 
     def __init__(
@@ -293,7 +294,8 @@ class _Planner:
             self.kept = self.base if previous.kept is previous.base else previous.kept.grow(request.cut, basis.ledger)
         self.grown = self.kept is not self.base or (previous is not None and previous.kept is previous.base)
         self.lasting = previous is None or (previous.base if self.kept is self.base else previous.kept) is previous.after
-        self.before = self.after = self.kept
+        self.before = self.applied = self.kept
+        self.waiting = Waiting()
         self.first = previous.first + len(previous.decisions) if previous else 0
         self.decisions: list[Decision] = []
         self.fresh: list[Decision] = []  # of those, what changed something and holds for this request alone
@@ -301,6 +303,18 @@ class _Planner:
         self.states: list[StepState] = []
         self.next_model = ""  # what a rule wants the request to be sent to instead
         self.ctx = self.make_context(request)
+
+    @property
+    def after(self) -> Envelope:
+        """The request as it stands so far. Edits that wait are applied."""
+        self.apply_waiting()
+        return self.applied
+
+    def apply_waiting(self) -> None:
+        """Apply the edits that wait."""
+        if self.waiting.edits:
+            (name, edits), self.waiting = self.waiting, Waiting()
+            self.apply_all(name, edits)
 
     def plan(self) -> Plan:
         """Go through the steps in their order. RuleError: a rule's mistake."""
@@ -350,7 +364,9 @@ class _Planner:
 
     def leave_out_foreign_summaries(self, *, again: bool = False) -> None:
         """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
-        left_out = [*drop_foreign_summaries(self.after, self.ctx, self.policy, again=again)]
+        left_out = [*drop_foreign_summaries(self.applied, self.ctx, self.policy, again=again)]
+        if left_out and self.waiting.edits:
+            left_out = [*drop_foreign_summaries(self.after, self.ctx, self.policy, again=again)]
         for edit in left_out if again else (*left_out, *drop_server_summaries(self.after, self.ctx, self.policy)):
             self.apply(DROP_DECISION, "remembers", edit)
 
@@ -381,7 +397,7 @@ class _Planner:
                 if isinstance(wish, Ask):
                     _check_ask(wish)
                 elif isinstance(wish, tuple):
-                    self.apply_all(name, part.rule.memory, wish)
+                    self.take_all(name, part.rule.memory, wish)
                 else:
                     self.apply(name, part.rule.memory, wish)
             except StopIteration as end:
@@ -393,7 +409,7 @@ class _Planner:
                 raise
             except Exception as error:
                 raise self.make_rule_error(name, error) from error
-            reply = self.ask(wish) if isinstance(wish, Ask) else self.after
+            reply = self.ask(wish) if isinstance(wish, Ask) else None if isinstance(wish, tuple) else self.after
 
     def ask(self, ask: Ask) -> Answer:
         """The answer to what a rule asks. It is recorded with the plan."""
@@ -434,27 +450,33 @@ class _Planner:
         number, ledger = self.first + len(self.decisions), self.ctx.ledger
         before = self.after
         one = self.kept is before
-        self.after, splice = before.replace(edit, number, ledger)
+        self.applied, splice = before.replace(edit, number, ledger)
         self.decisions.append(
-            Decision(number, self.ctx.request.n, name, edit, splice=splice, before=before.tokens, after=self.after.tokens)
+            Decision(number, self.ctx.request.n, name, edit, splice=splice, before=before.tokens, after=self.applied.tokens)
         )
         self.next_model = edit.model or self.next_model
         if memory == "fresh" or splice is None:
             self.fresh += self.decisions[-1:] if splice else ()
             return
         same = self.base is self.kept
-        self.kept = self.after if one else _carry_edit(self.kept, edit, number, ledger)
+        self.kept = self.applied if one else _carry_edit(self.kept, edit, number, ledger)
         if memory == "remembers":
             self.base = self.kept if same else _carry_edit(self.base, edit, number, ledger)
 
-    def apply_all(self, name: str, memory: str, edits: Sequence[Edit]) -> None:
-        """Apply edits in address order: in one pass where they hold for this request alone."""
+    def take_all(self, name: str, memory: str, edits: Sequence[Edit]) -> None:
+        """Take edits in address order. They wait where they hold for this request alone and nothing but blocks is replaced."""
         if memory != "fresh":
             for edit in edits:
                 self.apply(name, memory, edit)
-            return
+        elif self.previous and self.previous.fresh_edits and self.grown and self.after.are_verbatim(edits):
+            self.waiting = Waiting(name, edits)
+        else:
+            self.apply_all(name, edits)
+
+    def apply_all(self, name: str, edits: Sequence[Edit]) -> None:
+        """Apply edits that hold for this request alone, in one pass."""
         tokens, n = self.after.tokens, self.ctx.request.n
-        self.after, changes = self.after.replace_each(edits, self.first + len(self.decisions), self.ctx.ledger)
+        self.applied, changes = self.applied.replace_each(edits, self.first + len(self.decisions), self.ctx.ledger)
         for edit, (splice, after) in zip(edits, changes, strict=True):
             made = Decision(self.first + len(self.decisions), n, name, edit, splice=splice, before=tokens, after=after)
             self.decisions.append(made)
@@ -464,17 +486,19 @@ class _Planner:
             tokens = after
 
     def keep_repeated(self) -> FreshEdits | None:
-        """Let what fresh rules decide again stand as it was decided first; gives all that they want (see `repeated`)."""
-        again = collect_fresh_edits(self.decisions, self.fresh)
-        previous = self.previous if self.grown else None
-        if not (again and previous):
+        """Let what fresh rules decide again stand as it was decided first; gives all that they want (see `repeated_edits`)."""
+        previous, waiting, ledger = self.previous if self.grown else None, self.waiting, self.basis.ledger
+        was = (previous and previous.fresh_edits) or ()
+        again = collect_fresh_edits(self.decisions, self.fresh, waiting, was, ledger)
+        found = again and previous and continue_previous(previous, self.decisions, waiting, again, self.request, ledger)
+        tokens = self.before.tokens + sum(one.change for one in again or ())
+        if not found or found[2].tokens != tokens:  # an insert inside what is left out moves
+            self.apply_waiting()
             return again
-        found = continue_previous(previous, self.decisions, again, self.request.cut, self.basis.ledger)
-        if found is None or found[2].counts != self.after.counts:  # an insert inside what is left out moves
-            return again
-        self.before, self.decisions, self.after = found
+        self.waiting = Waiting()
+        self.before, self.decisions, self.applied = found
         self.lasting = True
-        return share_fresh_edits(previous.fresh_edits, again) if previous.fresh_edits else again
+        return again
 
     def has_unseen_compaction(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""

@@ -102,7 +102,13 @@ def _find_verbatim(envelope: Envelope, first: Piece, starts: Sequence[int], numb
     """Return the numbers of the messages that begin in a verbatim piece. `first` is the piece in which they begin."""
     if first.body is None and starts[numbers[-1]] < first.stop:
         return numbers
-    return tuple(number for number in numbers if envelope.find_piece(starts[number]).body is None)
+    found, piece = list[int](), first
+    for number in numbers:
+        if starts[number] >= piece.stop:
+            piece = envelope.find_piece(starts[number])
+        if piece.body is None:
+            found.append(number)
+    return tuple(found)
 
 
 def _build_edit(units: list[Unit], end: int, vision: bool) -> Edit | None:
