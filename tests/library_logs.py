@@ -1,12 +1,13 @@
 """Logs made offline by ten of today's libraries, and opened: `python -m tests.library_logs [FOLDER]`.
 
-    python -m venv .logs && .logs/bin/pip install arize-phoenix==20.26.1 && .logs/bin/pip install -e ".[logs]" &&
-        .logs/bin/python -m tests.library_logs
+    python -m venv .logs && .logs/bin/pip install -e ".[logs]" && .logs/bin/python -m tests.library_logs
 
-Phoenix comes first: it asks for an older `anthropic` than the others, and runs with theirs. A server of our own answers as
-OpenAI's and Anthropic's APIs do: first with a call of the tool that it is offered, then with a text. Each library writes its
-log as it always does. Then each log must hold the prompt, the call with its result, the answer and the tokens that the server
-billed. Prints a line for each library; exit code 1 where one is wrong.
+A server of our own answers as OpenAI's and Anthropic's APIs do: first with a call of the tool that it is offered, then with a
+text. Each library writes its log as it always does. Then each log must hold the prompt, the call with its result, the answer
+and the tokens that the server billed. Prints a line for each library; exit code 1 where one is wrong.
+
+Phoenix wants other versions than the rest: its server runs in an environment of its own, which the first run makes with pip in
+`.logs/phoenix`. `PHOENIX_PYTHON` names the Python of another one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -32,6 +33,7 @@ import turnscope
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing is asked of the network
 
+PHOENIX = "arize-phoenix==20.26.1"
 PROMPT, ANSWER, SEEN = "Look at the file, please.", "It holds three lines.", "one two three"
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 USAGE = ((120, 9), (160, 7))  # tokens of prompt and answer of the first and of the second response
@@ -286,30 +288,58 @@ def ask_twice(client: Any) -> None:
         messages = [*messages, message, {"role": "tool", "tool_call_id": "call_0", "content": SEEN}]
 
 
-def make_phoenix(folder: Path, url: str) -> Path:
+def make_phoenix(folder: Path, url: str) -> list[Path]:
+    """Both answers of its server and its database."""
     import openai
     from openinference.instrumentation.openai import OpenAIInstrumentor
-    from phoenix.otel import register
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-    port = "16006"
-    held = {**os.environ, "PHOENIX_WORKING_DIR": str(folder / "phoenix"), "PHOENIX_PORT": port, "PHOENIX_GRPC_PORT": "16007"}
-    server = subprocess.Popen([sys.executable, "-m", "phoenix.server.main", "serve"], env=held, stdout=-3, stderr=-3)
-    try:
-        wait_until(lambda: is_up(f"http://127.0.0.1:{port}/healthz"))
-        provider = register(endpoint=f"http://127.0.0.1:{port}/v1/traces", batch=False, verbose=False)
+    with run_phoenix(folder / "phoenix") as address:
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{address}/v1/traces")))
         instrumentor = OpenAIInstrumentor()
         instrumentor.instrument(tracer_provider=provider)
-        ask_twice(openai.OpenAI(base_url=url, api_key="none"))
+        with provider.get_tracer("made").start_as_current_span("run"):
+            ask_twice(openai.OpenAI(base_url=url, api_key="none"))
         instrumentor.uninstrument()
-        provider.force_flush()
-        path = folder / "phoenix.json"
-        address = f"http://127.0.0.1:{port}/v1/projects/default/spans?limit=100"
-        wait_until(lambda: len(json.load(urlopen(address))["data"]) >= len(USAGE))
-        path.write_bytes(urlopen(address).read())
+        spans = f"{address}/v1/projects/default/spans"
+        wait_until(lambda: len(json.load(urlopen(spans))["data"]) > len(USAGE))
+        paths = [folder / "phoenix.json", folder / "phoenix.otlp.json"]
+        for path, asked in zip(paths, (spans, f"{spans}/otlpv1"), strict=True):
+            path.write_bytes(urlopen(asked).read())
+    return [*paths, folder / "phoenix" / "phoenix.db"]
+
+
+@contextmanager
+def run_phoenix(folder: Path) -> Iterator[str]:
+    """The address of a Phoenix server that keeps its database in a folder."""
+    folder.mkdir()
+    ports = {"PHOENIX_PORT": "16006", "PHOENIX_GRPC_PORT": "16007"}
+    held = {**os.environ, **ports, "PHOENIX_WORKING_DIR": str(folder), "PHOENIX_TELEMETRY_ENABLED": "false"}
+    command = [find_phoenix_python(), "-m", "phoenix.server.main", "serve"]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, env=held, stdout=log, stderr=log, cwd=folder)
+    try:
+        wait_until(lambda: is_up("http://127.0.0.1:16006/healthz"))
+        yield "http://127.0.0.1:16006"
     finally:
         server.terminate()
         server.wait()
-    return path
+
+
+def find_phoenix_python() -> str:
+    """The Python that has Phoenix; made at first."""
+    if named := os.environ.get("PHOENIX_PYTHON"):
+        return named
+    home = Path(sys.prefix) / "phoenix"
+    python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+    if not (home / "made").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", PHOENIX], check=True)
+        (home / "made").touch()
+    return str(python)
 
 
 def is_up(address: str) -> bool:
@@ -319,7 +349,7 @@ def is_up(address: str) -> bool:
         return False
 
 
-MAKERS: dict[str, Callable[[Path, str], Path]] = {
+MAKERS: dict[str, Callable[[Path, str], Path | list[Path]]] = {
     "anthropic": make_anthropic,
     "openai": make_openai,
     "langchain-core": make_langchain,
@@ -353,11 +383,8 @@ def check_log(path: Path, name: str) -> list[str]:
 
 
 def describe_version(name: str) -> str:
-    """A library's name with the version that is installed."""
-    try:
-        return f"{name} {version(name)}"
-    except PackageNotFoundError:
-        return f"{name} (not installed)"
+    """A library's name with its version."""
+    return PHOENIX if PHOENIX.startswith(name) else f"{name}=={version(name)}"
 
 
 def main(arguments: list[str]) -> int:
@@ -367,8 +394,9 @@ def main(arguments: list[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in MAKERS.items():
             try:
-                path = make(folder, f"{url}/v1" if name != "anthropic" else url)
-                wrong = check_log(path, name)
+                made = make(folder, f"{url}/v1" if name != "anthropic" else url)
+                paths = made if isinstance(made, list) else [made]
+                wrong = [f"{path.name}: {what}" for path in paths for what in check_log(path, name)]
             except Exception as error:  # noqa: BLE001 - the next library is tried as well
                 wrong = [f"{type(error).__name__}: {str(error)[:300]}", traceback.format_exc(limit=-2)]
             failed += bool(wrong)

@@ -5,13 +5,14 @@ three damages: to bytes, lines, values, keys, times, ids and parents of JSON, pa
 Each is listed, read (up to `FEW` conversations) and drawn up. A fault is any error but a `TurnscopeError` that has a hint, and
 more than `SLOWER` times what the whole file takes. The same seed makes the same cases, on any number of processes.
 
-Every third case is a damage that a reader can see: something unheard of put in, a count that is none, a record or the end cut
-off. There it is a fault as well where the tokens of all requests shift by more than `SHIFT` and no note says more than before.
+One case in three is a damage that a reader can see: something unheard of put in, a count that is none, a record or the end cut
+off. There it is a fault as well where tokens shift, or requests or blocks get fewer, by more than `SHIFT` and no note says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import multiprocessing
 import re
@@ -54,7 +55,8 @@ SAMPLES = ROOT / "sample_sessions"
 FEW = 3  # conversations of a file that are read
 BEGINNING = 2_000_000  # bytes of a larger file that are damaged and read
 SLOWER, AT_LEAST = 10, 0.5  # times the whole file's seconds of CPU; seconds that are never too many
-SHIFT = 0.01  # of the tokens of a file
+SHIFT = 0.01  # of the tokens, requests or blocks of a file
+VISIBLY = 1 / 3  # of all cases
 HANG = 120  # seconds after which a case counts as one that does not end
 DEEP = "@deep@"
 ODD_TIMES: list[Any] = [
@@ -70,10 +72,12 @@ ODD_TIMES: list[Any] = [
     [1],
     "NaN",
 ]
-TIME, ID, PARENT = (
+NO_COUNT: list[Any] = ["many", -5, 0.5, 10**30, [1]]
+TIME, ID, PARENT, COUNT = (
     re.compile("time|created|updated|date|_at$|^ts$|At$", re.IGNORECASE),
     re.compile("id$", re.IGNORECASE),
     re.compile("parent", re.IGNORECASE),
+    re.compile("token", re.IGNORECASE),
 )
 
 
@@ -84,7 +88,7 @@ class Whole:
     format: str
     path: Path
     seconds: float = 0.0
-    tokens: int = 0
+    totals: tuple[int, int, int] = (0, 0, 0)
     notes: frozenset[str] = frozenset()
 
 
@@ -264,39 +268,67 @@ def draw_up(path: Path) -> None:
         turnscope.overview(turnscope.load(path, entry))
 
 
-def add_up(path: Path) -> tuple[int, frozenset[str]]:
-    """Tokens of all requests of a path's first conversations, with branches and subagents, and what their notes say."""
-    tokens, notes = 0, set[str]()
+def add_up(path: Path) -> tuple[tuple[int, int, int], frozenset[str]]:
+    """Of a path's first conversations with branches and subagents: tokens of all requests, requests, blocks; and the notes."""
+    tokens, requests, blocks, notes = 0, 0, 0, set[str]()
     for entry in list(islice(turnscope.entries(path), FEW)):
         session = turnscope.load(path, entry)
         for each in (session, *(found.own for found in iter_descendants(session))):
             used = [request.usage for request in each.requests if request.usage]
             tokens += sum(usage.prompt_tokens + usage.output_tokens for usage in used)
+            requests, blocks = requests + len(each.requests), blocks + len(each.blocks)
             notes |= {note.what for note in each.notes}
-    return tokens, frozenset(notes)
+    return (tokens, requests, blocks), frozenset(notes)
 
 
 def damage_visibly(whole: Whole, folder: Path, random: Random) -> Path | None:
-    """A copy with one damage that a reader can see; None of what is neither JSON nor JSON lines."""
-    if whole.path.is_dir() or whole.path.suffix not in (".json", ".jsonl"):
+    """A copy with one damage that a reader can see; None of a text without records."""
+    path, file = _copy(whole.path, folder, random)
+    data = file.read_bytes()
+    if data.startswith(b"SQLite"):
+        with suppress(sqlite3.Error):
+            _change_cells(file, random)
+            return path
         return None
-    data = whole.path.read_bytes()
-    lines = data.splitlines(keepends=True)
-    kind = random.randrange(4)
-    if kind == 0:  # the end is cut off
-        data = data[: random.randrange(len(data) // 2, len(data))]
-    elif kind == 1 and len(lines) > 2:  # a record is cut off
-        at = random.randrange(1, len(lines))
-        lines[at] = lines[at][: len(lines[at]) // 2] + b"\n"
-        data = b"".join(lines)
+    if data.startswith(b"PK"):
+        try:
+            members = _list_members(data)
+        except RuntimeError:  # packed with zstd
+            return None
+        at = random.choice([n for n, (name, _) in enumerate(members) if name.endswith((".json", ".jsonl"))] or [0])
+        members[at] = members[at][0], _damage_text(members[at][1], random)
+        _write_members(file, members)
+    elif file.suffix in (".json", ".jsonl", ".traj", ".af"):
+        file.write_bytes(_damage_text(data, random))
     else:
-        data = b"".join(_change_visibly(line, random) for line in lines) if _is_lines(lines) else _change_visibly(data, random)
-    path = folder / whole.path.name
-    path.write_bytes(data)
-    beside = whole.path.with_suffix("")  # a session's subagents
+        return None
+    return path
+
+
+def _copy(whole: Path, folder: Path, random: Random) -> tuple[Path, Path]:
+    """A copy of a file or folder, and the file of it that is damaged."""
+    if whole.is_dir():
+        path = Path(shutil.copytree(whole, folder / whole.name))
+        return path, random.choice(sorted(each for each in path.rglob("*") if each.is_file()))
+    path = Path(shutil.copyfile(whole, folder / whole.name))
+    beside = whole.with_suffix("")  # a session's subagents
     if beside.is_dir():
         shutil.copytree(beside, folder / beside.name)
-    return path
+    return path, path
+
+
+def _damage_text(data: bytes, random: Random) -> bytes:
+    """JSON or JSON lines: the end or a record cut off, something unheard of put in, or a count of tokens that is none."""
+    lines = data.splitlines(keepends=True)
+    kind = random.randrange(4)
+    if kind == 0 and len(data) > 1:  # the end is cut off
+        cut = data[: random.randrange(len(data) // 2, len(data))].rstrip()
+        return cut[:-1] if cut.endswith((b"}", b"]")) else cut  # between two records nobody could see it
+    if kind == 1 and len(lines) > 2:  # a record is cut off
+        at = random.randrange(1, len(lines))
+        lines[at] = lines[at][: len(lines[at]) // 2] + b"\n"
+        return b"".join(lines)
+    return b"".join(_change_visibly(line, random) for line in lines) if _is_lines(lines) else _change_visibly(data, random, 1)
 
 
 def _is_lines(lines: list[bytes]) -> bool:
@@ -305,34 +337,52 @@ def _is_lines(lines: list[bytes]) -> bool:
     return False
 
 
-def _change_visibly(data: bytes, random: Random) -> bytes:
-    """Of about one in five lines, or of the one document: a key that nobody heard of, or a count of tokens that is none."""
+def _change_visibly(data: bytes, random: Random, often: float = 0.2) -> bytes:
+    """In so many of all cases: a key that nobody heard of is put into JSON, or a count of tokens is none."""
     try:
         value = json.loads(data)
     except ValueError:
         return data
     found = [(holder, key) for holder, key in _iter_places(value) if isinstance(holder, dict)]
-    if not found or random.random() > 0.2:
+    if not found or random.random() > often:
         return data
-    counts = [
-        (holder, key) for holder, key in found if "token" in str(key).lower() and type(holder[key]) is int and holder[key]
-    ]
+    counts = [(holder, key) for holder, key in found if COUNT.search(str(key)) and type(holder[key]) is int and holder[key]]
     if counts and random.random() < 0.5:
         holder, key = random.choice(counts)
-        holder[key] = random.choice(["many", -5, 0.5, 10**30, [1]])
+        holder[key] = random.choice(NO_COUNT)
     else:
         holder, _ = random.choice(found)
         holder["unheard_of"] = {"more": "of it", "count": 3}
     return json.dumps(value).encode() + (b"\n" if data.endswith(b"\n") else b"")
 
 
+def _change_cells(file: Path, random: Random) -> None:
+    """In about one in five cells of a database: JSON with something unheard of, or a count of tokens that is none."""
+    with sqlite3.connect(file) as db:
+        for (table,) in db.execute("select name from sqlite_master where type = 'table'").fetchall():
+            cursor = db.execute(f'select rowid, * from "{table}"')
+            names = [column[0] for column in cursor.description][1:]
+            for row, *cells in cursor.fetchall():
+                for name, held in zip(names, cells, strict=True):
+                    changed = _change_cell(name, held, random)
+                    if changed is not held:
+                        db.execute(f'update "{table}" set "{name}" = ? where rowid = ?', [changed, row])
+    db.close()
+
+
+def _change_cell(name: str, held: Any, random: Random) -> Any:
+    if isinstance(held, str) and held[:1] in ("{", "["):
+        return _change_visibly(held.encode(), random).decode()
+    if isinstance(held, bytes) and held[:1] in (b"{", b"["):
+        return _change_visibly(held, random)
+    if type(held) is int and held and COUNT.search(name) and random.random() < 0.2:
+        return random.choice(NO_COUNT[:3])
+    return held
+
+
 def damage_copy(whole: Whole, folder: Path, random: Random) -> Path:
     """A copy of a file or folder in `folder`, with damage."""
-    if whole.path.is_dir():
-        path = Path(shutil.copytree(whole.path, folder / whole.path.name))
-        file = random.choice(sorted(each for each in path.rglob("*") if each.is_file()))
-    else:
-        path = file = Path(shutil.copyfile(whole.path, folder / whole.path.name))
+    path, file = _copy(whole.path, folder, random)
     for _ in range(random.choice((1, 1, 2, 3))):
         _damage(file, random)
     return path
@@ -427,8 +477,7 @@ def _cell(file: Path, random: Random) -> None:
 
 def _member(file: Path, random: Random) -> None:
     """A member of an archive damaged, gone, doubled, or called otherwise."""
-    with zipfile.ZipFile(file) as archive:
-        members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    members = _list_members(file.read_bytes())
     at = random.randrange(len(members))
     name, data = members[at]
     kind = random.randrange(7)
@@ -440,6 +489,15 @@ def _member(file: Path, random: Random) -> None:
         members[at] = random.choice((f"../{name}", f"/{name}", name[:-1], name.upper(), f"{name}/", "a\n#b.json")), data
     else:
         members[at] = name, (_json if kind < 6 else _bytes)(data, random)
+    _write_members(file, members)
+
+
+def _list_members(data: bytes) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return [(info.filename, archive.read(info)) for info in archive.infolist()]
+
+
+def _write_members(file: Path, members: list[tuple[str, bytes]]) -> None:
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members:  # two of one name are a damage as well
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # of no time: the same seed, the same bytes
@@ -526,17 +584,23 @@ def try_case(turn: tuple[Whole, int], seed: int, keep: Path | None = None) -> Ca
     name = f"{number}: {whole.path.name}"
     with tempfile.TemporaryDirectory(prefix="turnscope-case-") as held:
         random = Random(f"{seed} {whole.path.name} {number}")
-        seen = damage_visibly(whole, Path(held), random) if number % 3 == 2 else None
+        seen = damage_visibly(whole, Path(held), random) if random.random() < VISIBLY else None
         path = seen or damage_copy(whole, Path(held), random)
         end, fault = open_damaged(path, whole)
         if seen and not end and not fault:
-            tokens, notes = add_up(path)
-            if abs(tokens - whole.tokens) > SHIFT * whole.tokens and not notes - whole.notes:
-                fault = f"{tokens:,} tokens, the whole file has {whole.tokens:,}, and no note says why"
+            totals, notes = add_up(path)
+            if has_shifted(totals, whole.totals) and not notes - whole.notes:
+                fault = f"(tokens, requests, blocks) {totals} of {whole.totals}, and no note says why"
                 end = "fault"
         if fault and keep:
             shutil.copytree(held, keep / str(number), dirs_exist_ok=True)
     return Case(whole.format, name, end, fault)
+
+
+def has_shifted(totals: tuple[int, int, int], before: tuple[int, int, int]) -> bool:
+    """Whether tokens are others, or requests or blocks are fewer: a changed tool, for one, adds a block."""
+    lost = any(now < (1 - SHIFT) * then for now, then in zip(totals, before, strict=True))
+    return lost or totals[0] > (1 + SHIFT) * before[0]
 
 
 def open_damaged(path: Path, whole: Whole) -> tuple[str, str]:

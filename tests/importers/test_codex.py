@@ -91,6 +91,13 @@ def test_an_answer_ends_where_its_usage_stands() -> None:
     assert session.notes == ()
 
 
+def test_a_total_that_is_no_count_is_noted() -> None:
+    wrong = make_count(-5, 100, 40, second=4)
+    session = open_value([*BEHIND[:8], wrong, *BEHIND[9:]], lines=True)
+    (note,) = session.notes
+    assert (note.line, note.what.partition(":")[0]) == (9, "total_tokens is -5")
+
+
 def test_usage_may_stand_ahead_and_one_answer_may_hold_calls_with_results_between() -> None:
     ahead = [make_count(105, 100), make_call("c1"), gave("c1", "a"), make_call("c2"), gave("c2", "b")]
     session = open_value([*OPENING, *ahead, TURN, make_count(225, 115), make_message("assistant", "Done.")], lines=True)

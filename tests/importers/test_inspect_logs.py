@@ -160,6 +160,14 @@ def archive(path: Path, *samples: bytes, packed: int = zipfile.ZIP_DEFLATED) -> 
     return path
 
 
+def test_messages_behind_an_answer_that_no_event_has_are_noted() -> None:
+    other = {**DONE, "content": "something else"}
+    session = open_value(log(sample(messages=[SYSTEM, USER, CALLED, BACK, other, LAST])))
+    assert list_blocks(session) == SEEN[:-1]
+    (what,) = (note.what for note in session.notes if note.severity == "warning")
+    assert what.endswith("1 messages behind it are not shown")
+
+
 def test_an_archive_packed_with_zstd_is_read(tmp_path: Path) -> None:
     """As the tool writes it today."""
     data = json.dumps(sample()).encode()

@@ -62,6 +62,13 @@ def write_thread(folder: Path, messages: list[Any]) -> Path:
     return folder
 
 
+def test_a_thread_file_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
+    folder = write_thread(tmp_path / "t1", LINEAR)
+    (folder / "thread.json").write_text('{"object": "thread", "title": "T')
+    (note,) = turnscope.load(folder).notes
+    assert note.what == "thread.json cannot be read: title, model and instructions are missing"
+
+
 def test_a_folder_is_read_with_speed_and_times(tmp_path: Path) -> None:
     folder = write_thread(tmp_path / "t1", LINEAR)
     assert list_claims(folder) == ["jan"]

@@ -36,6 +36,15 @@ def write(folder: Path) -> exact_log.Log:
     return log
 
 
+def test_an_answer_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "raw" / "1.response.json").write_text('{"id": "msg')
+    session = turnscope.load(tmp_path / "raw")
+    assert [bool(request.usage) for request in session.requests] == [True, False, True, True]
+    (note,) = (note for note in session.notes if note.severity == "warning")
+    assert (note.line, note.what.partition(" is ")[0]) == (2, "the answer 1.response.json")
+
+
 def write_bare(folder: Path, raw: Path) -> exact_log.Log:
     """A transcript without records of requests where the tool keeps it, and the bodies in a folder of their own."""
     folder.mkdir()

@@ -225,6 +225,30 @@ def test_the_screen_alone_keeps_reasoning_images_plans_and_the_end(tmp_path: Pat
     assert [block.kind for block in session.blocks if block.role == "user"].count("image") == 1
 
 
+def test_the_screen_alone_keeps_what_subtasks_gave_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
+    def say(at: int, kind: str, text: str, **more: Any) -> dict[str, Any]:
+        return {"ts": NOON + at, "type": "say", "say": kind, "text": text, **more}
+
+    asked = json.dumps({"request": f"[new_task in code mode: 'count'] Result:\n\nStarted.\n\n{ENV}", "tokensIn": 5})
+    screen = [
+        say(0, "text", "go"),
+        say(1, "api_req_started", json.dumps({"request": f"<task>\ngo\n</task>\n\n{ENV}", "tokensIn": 5})),
+        {"ts": NOON + 2, "type": "ask", "ask": "tool", "text": '{"tool": "newTask", "content": "count"}'},
+        {"ts": NOON + 3, "type": "ask", "ask": "tool", "text": '{"tool": "readFile", "path": "b"}'},
+        say(4, "subtask_result", "There are seven."),
+        say(5, "api_req_started", asked),
+        say(6, "act_mode_respond", "Seven, then."),
+        say(7, "diff_error", "no match"),
+        say(8, "condense_context", "", contextCondense={"summary": "It was short."}),
+    ]
+    session = folder(tmp_path, None, screen)
+    texts = [block.text for block in session.blocks]
+    assert "There are seven." in texts[texts.index('new_task {"content":"count"}') :]
+    assert texts[-1] == "Seven, then."
+    left = [note.what.partition(" (")[0] for note in session.notes if note.skipped]
+    assert left == [f"1 record of kind '{kind}'" for kind in ("tool", "diff_error", "condense_context")]
+
+
 def test_a_real_screen_alone_keeps_every_text_of_the_model(shared: Callable[..., Path], tmp_path: Path) -> None:
     path = shared("data", "open", "roo-cline", "ac8aa7b4", "ui_messages.json")
     (tmp_path / "ui_messages.json").write_bytes(path.read_bytes())

@@ -389,6 +389,21 @@ ENDLESS = (
 )
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": "m1", "chat_id": "c", "sequence_number": 0, "role": "user", "content": "go"},
+        {"thread_id": "c", "role": "user", "content": "go", "created_at": 1},
+    ],
+)
+def test_a_line_that_cannot_be_read_is_noted_whoever_reads_the_others(row: dict[str, Any], tmp_path: Path) -> None:
+    whole, cut = json.dumps(row), json.dumps({**row, "content": "lost"})[:-5]
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{whole}\n{cut}\n\n")
+    (note,) = (note for note in turnscope.load(path).notes if note.line)
+    assert (note.line, note.severity, note.what.partition(":")[0]) == (2, "error", "not readable as JSON, skipped")
+
+
 def test_a_database_whose_view_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "STEPS", 2_000_000)
     path = tmp_path / "x.db"
@@ -399,6 +414,19 @@ def test_a_database_whose_view_never_ends_is_refused(tmp_path: Path, monkeypatch
         with pytest.raises(UnreadableFile, match="too long") as caught:
             look()
         assert "check where it comes from" in caught.value.hint
+
+
+def test_a_database_whose_index_calls_a_function_is_read_and_its_views_call_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as db:
+        db.execute("create table spans (attributes)")
+        db.execute("create index by_session on spans (cast(json_extract(attributes, '$.session') as text))")
+        db.execute("insert into spans values ('{}')")
+        db.execute("create view v as select load_extension('x') as text")
+    db.close()
+    assert [row["attributes"] for row in open_source(path).query("select attributes from spans")] == ["{}"]
+    with pytest.raises(UnreadableFile, match="unsafe use of"):
+        list(open_source(path).query("select text from v"))
 
 
 def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from turnscope.session.builder import Builder
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import Part, Session
 from turnscope.session.thread import Thread
+from turnscope.session.usage import InvalidCount, parse_count
 from turnscope.settings import Machine
 
 NAME = "codex"
@@ -137,7 +138,7 @@ class _Rollout:
     def _read_event(self, event: Mapping[str, Any], line: int, at: float | None) -> None:
         kind = as_text(event.get("type"))
         if kind == "token_count":
-            self._read_usage(event.get("info"), at)
+            self._read_usage(event.get("info"), at, line)
         elif kind == "thread_rolled_back" and isinstance(event.get("num_turns"), int):
             prompts = [n for n, node in enumerate(self.path) if node.messages and _is_prompt(node.messages[0])]
             self.path = self.path[: prompts[-event["num_turns"]]] if 0 < event["num_turns"] <= len(prompts) else []
@@ -147,7 +148,7 @@ class _Rollout:
         elif not kind.startswith(REPEATS):
             self.passed.add(kind, event, line)
 
-    def _read_usage(self, info: Any, at: float | None) -> None:
+    def _read_usage(self, info: Any, at: float | None, line: int) -> None:
         """Usage of the newest request. What only repeats the total is news of rate limits."""
         total, last = (info.get(f"{which}_token_usage") for which in ("total", "last")) if isinstance(info, Mapping) else (0, 0)
         if not isinstance(total, Mapping) or not isinstance(last, Mapping):
@@ -156,7 +157,15 @@ class _Rollout:
         self.builder.window = window if isinstance(window, int) else self.builder.window
         if total.get("total_tokens") != self.total and not self.recorded:
             self.total = total.get("total_tokens")
+            self._note_total(line)
             self._add_usage(last, at)
+
+    def _note_total(self, line: int) -> None:
+        """Say so where the total is no count: then nothing tells whether this record repeats the one before."""
+        try:
+            parse_count(self.total, "total_tokens")
+        except InvalidCount as wrong:
+            self.builder.add_note("warning", line, f"{wrong}: its usage is read as a request's, and may be told twice")
 
     def _read_usage_record(self, record: Mapping[str, Any], at: float | None) -> None:
         """Usage of one response, by its id. From here on `token_count` only repeats it, perhaps with another total."""

@@ -107,10 +107,14 @@ def _build_session(found: Conversations, messages: list[Any]) -> Session:
     main, others = found.build_session(first, NAME), [found.build_session(id, NAME) for id in more]
     answers = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
     last = main.messages[-1]
-    if answers and last.role == "assistant":  # results that no call saw any more
+    rest = messages[answers[-1] + 1 :] if answers else []
+    if rest and last.role == "assistant":  # results that no call saw any more
         blocks = [block.raw for block in main.blocks[last.start : last.stop]]
         if blocks == convert_message(messages[answers[-1]])[1]:
-            main = found.build_session(first, NAME, build_body(messages[answers[-1] + 1 :])["messages"])
+            main = found.build_session(first, NAME, build_body(rest)["messages"])
+        else:
+            what = f"the sample's last answer is not that of its last model event: {len(rest)} messages behind it are not shown"
+            main = structs.replace(main, notes=(*main.notes, Note("warning", 0, what)))
     sent = [request.sent_at or 0 for request in main.requests]
     agents = []
     for agent in others:

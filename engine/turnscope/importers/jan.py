@@ -144,6 +144,8 @@ def _read_thread(source: Source) -> tuple[Value, list[Value], list[Note]]:
         lines = source
     found = [value for value, _ in lines.iter_values()]
     notes = [value for value in found if isinstance(value, Note)]
+    if near and not isinstance(near.document, dict):
+        notes.append(Note("warning", 0, f"{near.path.name} cannot be read: title, model and instructions are missing"))
     return as_mapping(near.document) if near else {}, [value for value in found if isinstance(value, dict)], notes
 
 

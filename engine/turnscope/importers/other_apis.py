@@ -43,13 +43,14 @@ def _find_body(record: Any) -> Value:
     return {}
 
 
-def _iter_records(source: Source) -> Iterator[tuple[Any, int]]:
-    for value, line in source.iter_values():
+def _iter_records(source: Source, limit: int | None = None) -> Iterator[tuple[Any, int]]:
+    for value, line in source.iter_values(limit):
         yield from ((one, number) for number, one in enumerate(value, 1)) if isinstance(value, list) else [(value, line)]
 
 
 def sniff(source: Source) -> int:
-    return 80 if source.kind == "file" and any(_find_body(row) for row, _ in islice(_iter_records(source), SNIFFED)) else 0
+    records = islice(_iter_records(source, SNIFFED), SNIFFED) if source.kind == "file" else ()
+    return 80 if any(_find_body(row) for row, _ in records) else 0
 
 
 def _find_conversations(source: Source) -> Conversations:

@@ -79,7 +79,7 @@ def _gather(source: Source) -> dict[str, Conversations]:
         for record, line in (source if source.kind == "file" else source.open_sibling(INDEX) or source).iter_records():
             if isinstance(record, dict) and isinstance(record.get("request_file"), str):
                 named.add(record["request_file"])
-                calls.setdefault(as_text(record.get("session_id")), []).append(_read_call(source, record, line))
+                calls.setdefault(as_text(record.get("session_id")), []).extend(_read_call(source, record, line))
         for note, session in _note_unlisted(source, named):
             calls.get(session, next(iter(calls.values()), [])).append(note)
         found = {id: group_calls(own, id) for id, own in calls.items()}
@@ -114,18 +114,21 @@ def _find_session(body: Any) -> str:
         return user.rpartition("session_")[2]
 
 
-def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note:
-    """The call that a line of the index names."""
+def _read_call(source: Source, record: dict[str, Any], line: int) -> Iterator[Call | Note]:
+    """The call that a line of the index names, and notes on what of it cannot be read."""
     body = read_request(source, record["request_file"])
     if body is None:
-        return Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
+        yield Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
+        return
     name = record.get("response_file")
     answer = open_body(source, name) if isinstance(name, str) else None
     response = restore_thinking(answer.document, {}) if answer is not None else None
+    if response is None and name:
+        yield Note("warning", line, f"the answer {name} is not in the folder, or is no JSON: this request has no answer")
     body = {**body, "messages": [restore_thinking(message, {}) for message in body["messages"]]}
     found = Exchange(body, response, line, None, parse_time(record.get("timestamp")))
     found.error = describe_failure(found)
-    return convert_call(found)
+    yield convert_call(found)
 
 
 IMPORTER = Importer(

@@ -280,9 +280,9 @@ class Database(Source):
                     db.execute("pragma schema_version")
             db = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, check_same_thread=False)
             db.row_factory = sqlite3.Row
-            db.execute("pragma trusted_schema = off")  # a view of the file calls no function that does more than compute
             db.set_progress_handler(self._is_over_limit, STRIDE)
-            db.execute("select count(*) from sqlite_master").fetchone()
+            db.execute("select count(*) from sqlite_master").fetchone()  # an index may call functions: reads it, calls none
+            db.execute("pragma trusted_schema = off")  # a view of the file calls no function that does more than compute
         except sqlite3.Error as error:
             raise make_unreadable_error(self.path, error) from error
         return db

@@ -6,7 +6,7 @@ file that is a list of sessions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,11 +23,10 @@ from turnscope.reading.import_errors import (
     make_no_such_entry_error,
 )
 from turnscope.reading.importer import Importer
-from turnscope.reading.listing import LOST
 from turnscope.reading.nesting import find_files, may_hold_files, open_file
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Note, Session
-from turnscope.session.thread import Thread
+from turnscope.session.thread import Thread, iter_descendants
 
 SKIPPED_SHARE = 0.05  # of a conversation's bytes: more than this in skipped records is reported first
 INSIDE = "#"  # between the name of a file in a folder or archive, and the id of a conversation in that file
@@ -119,9 +118,24 @@ def read_entry(source: Source, id: str = "") -> Thread:
         raise make_no_such_entry_error(source, id)
     if thread is None or not thread.session.blocks:
         raise make_no_message_error(source, importer)
-    if lost := file.cache.get(LOST):
-        thread = Thread(structs.replace(thread.session, notes=(*thread.session.notes, *lost)))
+    thread = add_unread(thread, file.unread.values())
     return warn_of_skipped(thread, file.size if file.kind == "file" and entry and not entry.id else 0)
+
+
+def add_unread(thread: Thread, unread: Collection[Note]) -> Thread:
+    """Add the notes on lines of the file that cannot be read, as far as the importer did not.
+
+    Args:
+        thread: The conversation.
+        unread: The notes.
+    """
+    if not unread:
+        return thread
+    session = thread.session
+    paths = (session, *(found.own for found in iter_descendants(session)))
+    noted = {note.line for path in paths for note in path.notes}
+    lost = (note for note in unread if note.line not in noted)
+    return Thread(structs.replace(session, notes=(*session.notes, *lost)))
 
 
 def warn_of_skipped(thread: Thread, size: int) -> Thread:

@@ -11,7 +11,6 @@ from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Note
 
-LOST = "lines that are not readable"  # where a source keeps the notes about them
 Conversation = Mapping[str, Any]
 
 
@@ -29,9 +28,7 @@ def list_conversations(source: Source, key: str = "conversations") -> Sequence[A
         elif isinstance(document, list):
             source.cache["list"] = document
         else:
-            records = [value for value, _ in source.iter_records()]
-            source.cache["list"] = [value for value in records if not isinstance(value, Note)]
-            source.cache[LOST] = [value for value in records if isinstance(value, Note)]
+            source.cache["list"] = [value for value, _ in source.iter_records() if not isinstance(value, Note)]
     found: Sequence[Any] = source.cache["list"]
     return found
 

@@ -80,6 +80,7 @@ class Source:
     def __init__(self, path: Path, data: bytes | None = None) -> None:
         self.path = path
         self.cache: dict[str, Any] = {}  # what its importer found out and needs again
+        self.unread: dict[tuple[int, str], Note] = {}  # by line and words: what a reader of the records met and could not read
         self.on_text: Callable[[str], object] | None = None  # somebody who wants to know of texts as soon as they are read
         if data is not None:
             self.data = data
@@ -229,12 +230,12 @@ class Source:
         """List the names of a database's tables; none of anything else."""
         return frozenset()
 
-    def iter_values(self) -> Iterator[tuple[Any, int]]:
+    def iter_values(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Iterate over the one JSON document; else over the records, as `iter_records` gives them."""
         if self.document is not None:
             yield self.document, 1
         else:
-            yield from self.iter_records()
+            yield from self.iter_records(limit)
 
     def iter_records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Iterate over the records of a file of JSON lines, with line numbers. What cannot be read comes as a `Note`."""
@@ -242,7 +243,10 @@ class Source:
         if alone and self.document is not None:
             yield self.document, first
             return
-        yield from parse_records(islice(self._iter_lines(), limit))
+        for value, line in parse_records(islice(self._iter_lines(), limit)):
+            if isinstance(value, Note) and limit is None:
+                self.unread[line, value.what] = value
+            yield value, line
 
 
 def parse_records(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, int]]:

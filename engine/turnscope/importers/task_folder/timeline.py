@@ -15,6 +15,7 @@ from turnscope.importers.task_folder.changes import Placed, observe_changes
 from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows
 from turnscope.importers.task_folder.markup import ContentPart, find_result_tool, unfold
 from turnscope.reading.content_blocks import make_image
+from turnscope.reading.nodes import SkippedRecords
 from turnscope.reading.source import parse_json
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.content import extract_text
@@ -27,6 +28,10 @@ _ENVIRONMENT = "<environment_details>"
 _PROMPTS = ("<task>", "<feedback>", "<user_message>", "<answer>")
 _REPLIES = ("<answer>", "<user_message>", "<feedback>", "The user ", "[The user ")  # a result that a person gave begins so
 _TOOL_EVENTS = frozenset({"tool", "command", "use_mcp_server", "browser_action_launch", "followup", "completion_result"})
+_ANSWERS = frozenset({"plan_mode_respond", "act_mode_respond"})
+_SENT = frozenset(  # what the next request repeats
+    {"user_feedback", "command_output", "mcp_server_response", "browser_action_result", "subtask_result", "completion_result"}
+)
 
 
 @dataclass(slots=True)
@@ -82,6 +87,8 @@ def build_session(folder: Folder) -> Session:
     contents = unfold([(row.role, row.content) for row in plot.rows])
     builder = Builder(folder.name, NAME, _make_title(plot.rows), tool="Roo Code" if folder.is_roo else "Cline")
     builder.notes.extend(folder.notes)
+    if not folder.history:
+        _note_unshown(folder, builder)
     drafts = _add_messages(builder, plot, contents)
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
@@ -102,7 +109,8 @@ def lay_out(folder: Folder) -> Plot:
         if user is None:
             place = _get_ordinal(call, plot.place)
             if plot.answers[-1:] != [None] or plot.rows[-1:] == [] or plot.rows[-1].place != place:  # else it was tried again
-                plot.say("user", [*_split_shown(call.text), *_find_images(folder, n)], call.ts, place)
+                shown = [*_find_subtask_results(folder, n), *_split_shown(call.text), *_find_images(folder, n)]
+                plot.say("user", shown, call.ts, place)
         else:
             plot.store(user + 1)
         plot.sent.append(len(plot.rows))
@@ -183,9 +191,39 @@ def _convert_shown(event: Mapping[str, JSON]) -> list[JSON]:
         return [{"type": "thinking", "thinking": text}]
     if event.get("say") == "text":
         return [{"type": "text", "text": text}]
-    if event.get("ask") == "plan_mode_respond":
+    if _get_kind(event) in _ANSWERS:
         return [{"type": "text", "text": as_string(_parse_input(text).get("response")) or text}]
     return []
+
+
+def _get_kind(event: Mapping[str, JSON]) -> str:
+    return as_string(event.get(as_string(event.get("type"))))
+
+
+def _find_subtask_results(folder: Folder, n: int) -> list[JSON]:
+    """What subtasks gave before request `n`. Roo sends it as a message of its own, which no request on the screen repeats."""
+    ahead = folder.calls[n - 1].after if n else ()
+    results = (as_string(event.get("text")) for event in ahead if _get_kind(event) == "subtask_result")
+    return [{"type": "text", "text": text} for text in results if text.strip() and text not in folder.calls[n].text]
+
+
+def _note_unshown(folder: Folder, builder: Builder) -> None:
+    """Count the events that have a text and give nothing to messages that are put together from the screen."""
+    passed = SkippedRecords()
+    for n, call in enumerate(folder.calls):
+        last, tool = n + 1 == len(folder.calls), ""
+        for event in call.after:
+            kind, text = _get_kind(event), as_string(event.get("text"))
+            if not text.strip() and not event.get("contextCondense"):
+                continue
+            if kind in _TOOL_EVENTS - _SENT:
+                tool = tool or text
+                shown = text == tool
+            else:
+                shown = kind in ("text", "reasoning") or kind in _ANSWERS or (kind in _SENT and not last)
+            if not shown and kind != "completion_result":
+                passed.add(kind, dict(event))
+    passed.add_notes(builder)
 
 
 def _find_images(folder: Folder, n: int) -> list[JSON]:
