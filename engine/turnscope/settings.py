@@ -145,6 +145,16 @@ class Machine:
     data: Path  # ~/.local/share, ~/Library/Application Support, %LOCALAPPDATA%
     variables: Mapping[str, str]
 
+    def find_folder(self, variable: str, otherwise: Path) -> Path:
+        """Find a tool's folder.
+
+        Args:
+            variable: The environment variable that may name it.
+            otherwise: Where it is when the variable is not set.
+        """
+        named = self.variables.get(variable)
+        return Path(named) if named else otherwise
+
 
 def detect_machine() -> Machine:
     """Describe this machine."""

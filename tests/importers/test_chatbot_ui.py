@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turnscope
 from formats import data_of, list_blocks, list_claims, open_value, survives, texts, threads
 from turnscope.importers.chatbot_ui import IMPORTER
@@ -108,3 +109,12 @@ def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
         ("gpt-4-1106-preview", 128_000),
         ("gpt-3.5-turbo", None),
     ]
+
+
+@pytest.mark.parametrize("window", [-1, 2**63])
+def test_a_window_that_is_no_count_is_noted(window: int) -> None:
+    chat = v1()
+    chat["history"][0]["model"]["tokenLimit"] = window
+    session = open_value(chat)
+    assert session.window is None
+    assert [note.what.partition(" cannot")[0] for note in session.notes] == (["the log's context window"] if window > 0 else [])

@@ -470,6 +470,24 @@ def test_tasks_are_found_in_the_editors_storage_on_every_system(system: Any, con
     ]
 
 
+@pytest.mark.parametrize(
+    ("variable", "file"),
+    [
+        ("LLM_USER_PATH", "logs.db"),
+        ("PHOENIX_WORKING_DIR", "phoenix.db"),
+        ("KIMI_SHARE_DIR", "sessions/a/b/wire.jsonl"),
+        ("COPILOT_HOME", "session-state/a/events.jsonl"),
+        ("GEMINI_CLI_HOME", ".gemini/tmp/a/chats/b.json"),
+    ],
+)
+def test_files_are_found_where_the_tools_variable_says(variable: str, file: str, tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere" / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    here = Machine("linux", tmp_path, tmp_path, tmp_path, {variable: str(tmp_path / "elsewhere")})
+    assert [found for _, place in find_places(here) for found in place.paths()] == [path]
+
+
 def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path) -> None:
     path = claude("s1", "hello").save(tmp_path / "s1.jsonl")
     assert find_related(Source(path)) == []

@@ -14,6 +14,7 @@ from claude_log import Log, call
 from conftest import ROOT, SHARED
 from turnscope import Session
 from turnscope.cli import main
+from turnscope.errors import BrokenFile
 from turnscope.reading.registry import find_importers
 from turnscope.session.builder import Builder
 from turnscope.share import export_formats
@@ -107,6 +108,13 @@ def test_every_open_file_and_branch_opens_again_in_every_form(tmp_path: Path, sh
                         if form in ("anthropic", "markdown"):
                             assert turns(again) == turns(session), where
     assert len(seen) > 30
+
+
+def test_markdown_whose_headings_are_all_inside_a_fence_holds_no_message(tmp_path: Path) -> None:
+    path = tmp_path / "chat.md"
+    path.write_text("# Go\n\n```text turnscope a\n## You <!-- turnscope user -->\n\ngo\n```\n")
+    with pytest.raises(BrokenFile, match="holds no message"):
+        turnscope.load(path)
 
 
 def test_markdown_of_texts_that_look_like_its_own_lines_opens_again(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
+    home = machine.find_folder("COPILOT_HOME", machine.home / ".copilot")
     for folder in ("session-state", "history-session-state"):
-        yield Place(machine.home / ".copilot" / folder, "*/events.jsonl")
-        yield Place(machine.home / ".copilot" / folder, "*.jsonl")
+        yield Place(home / folder, "*/events.jsonl")
+        yield Place(home / folder, "*.jsonl")
 
 
 class _Events:

@@ -68,8 +68,9 @@ def _read_checkpoint(source: Source) -> Sequence[Any]:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    yield Place(machine.home / ".gemini" / "tmp", "*/chats/**/*.json*")
-    yield Place(machine.home / ".gemini" / "tmp", "*/checkpoint-*.json")
+    folder = machine.find_folder("GEMINI_CLI_HOME", machine.home) / ".gemini" / "tmp"
+    yield Place(folder, "*/chats/**/*.json*")
+    yield Place(folder, "*/checkpoint-*.json")
 
 
 class _Chat:

@@ -36,7 +36,7 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    yield Place(machine.home / ".kimi" / "sessions", "*/*/wire.jsonl")
+    yield Place(machine.find_folder("KIMI_SHARE_DIR", machine.home / ".kimi") / "sessions", "*/*/wire.jsonl")
 
 
 @measured

@@ -38,7 +38,7 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    yield Place(machine.config / "io.datasette.llm", "logs.db")
+    yield Place(machine.find_folder("LLM_USER_PATH", machine.config / "io.datasette.llm"), "logs.db")
 
 
 def _list_rows(source: Source, table: str) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    yield Place(machine.home / ".phoenix", "phoenix.db")
+    yield Place(machine.find_folder("PHOENIX_WORKING_DIR", machine.home / ".phoenix"), "phoenix.db")
 
 
 def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]:

@@ -28,7 +28,7 @@ from turnscope.session.model import (
     select_model_output,
 )
 from turnscope.session.timeline import Timeline, make_block
-from turnscope.session.usage import InvalidUsage
+from turnscope.session.usage import MAX_COUNT, InvalidUsage
 from turnscope.session.usage import parse_usage as parse_usage  # noqa: PLC0414 - importers of other packages find it here
 
 Observer = Callable[[Session], Iterable[ObservedEdit]]  # finds what the original tool changed; runs once addresses are known
@@ -216,6 +216,9 @@ class Builder:
                 requests.append(structs.replace(draft.request, **about, output_stub=stub or draft.request.output_stub))
         self._add_pending(requests, len(self.drafts))
         self.requests = tuple(map(self._drop_invalid_usage, requests))
+        if self.window is not None and not 0 <= self.window < MAX_COUNT:
+            self.add_note("warning", 0, f"the log's context window cannot be right and was left out: {self.window:.3g} tokens")
+            self.window = None
         return Session(
             self.id,
             self.title,
