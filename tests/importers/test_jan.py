@@ -62,6 +62,16 @@ def write_thread(folder: Path, messages: list[Any]) -> Path:
     return folder
 
 
+def test_settings_of_the_model_are_the_requests(tmp_path: Path) -> None:
+    folder = write_thread(tmp_path / "t1", LINEAR)
+    given = {"parameters": {"temperature": 0.3, "max_tokens": 55}, "settings": {"ctx_len": 2048, "ngl": 9}}
+    thread = {**THREAD, "assistants": [{"assistant_name": "Jan", "model": {"id": "m-x", **given}}]}
+    (folder / "thread.json").write_text(json.dumps(thread))
+    session = turnscope.load(folder)
+    assert [request.settings for request in session.requests] == [given["parameters"]] * 2
+    assert (session.window, session.about["model settings"]) == (2048, given["settings"])
+
+
 def test_a_thread_file_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
     folder = write_thread(tmp_path / "t1", LINEAR)
     (folder / "thread.json").write_text('{"object": "thread", "title": "T')

@@ -96,6 +96,10 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder = Builder(as_text(about.get("id")) or name, NAME, as_text(about.get("title")))
     builder.notes += notes
     builder.about |= {key: assistant[key] for key in ("assistant_name",) if assistant.get(key)}
+    settings, loaded = (_find_settings(assistant, about, key) for key in ("parameters", "settings"))
+    builder.about |= {"model settings": loaded} if loaded else {}
+    window = loaded.get("ctx_len")
+    builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
     messages = [_clean_message(message, number) for number, message in enumerate(stored)]
     known = {one["id"]: one for one in reversed(messages)}
     for id, parent in find_new_parents(messages).items():
@@ -110,6 +114,9 @@ def read(source: Source, _entry: Entry) -> Thread:
     for one in messages:
         parent = above.get(one["id"], one["metadata"].get("parentId", nodes[-1].id if nodes else "")) or ""
         nodes.append(_make_node(one, parent, times, model, passed))
+        for each in nodes[-1].messages:
+            if each.request is not None and settings:
+                each.request = {**each.request, "settings": settings}
         speed = one["metadata"].get("tokenSpeed")
         speeds |= {one["id"]: speed} if speed is not None else {}
     details = {id: facts for one, node in zip(messages, nodes, strict=True) for id, facts in _iter_stored(one, node)}
@@ -121,6 +128,13 @@ def read(source: Source, _entry: Entry) -> Thread:
     return build_thread(
         builder, nodes, path[-1] if path else "", [NodeMessage("system", reported, "system")] if reported else []
     )
+
+
+def _find_settings(assistant: Value, thread: Value, key: str) -> dict[str, JSON]:
+    """Of the thread's model: `parameters` of its requests, such as `temperature`, or `settings` that it is loaded with."""
+    holders = (as_mapping(thread.get("model")), assistant, as_mapping(assistant.get("model")))
+    given = (as_mapping(each.get(key)) for each in holders)
+    return {name: value for each in given for name, value in each.items() if isinstance(value, (int, float, str))}
 
 
 def _clean_message(message: Value, number: int) -> dict[str, Any]:
@@ -247,5 +261,5 @@ IMPORTER = Importer(
     wants="`object` thread or thread.message, nor an export with `exported_at`",
     right="the tree with its branches; the speed that Jan measured",
     sample=False,
-    version=4,
+    version=5,
 )
