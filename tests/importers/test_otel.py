@@ -386,6 +386,16 @@ def test_a_generation_without_text_is_counted() -> None:
         assert "1 calls have no answer in the trace, only what they took" in [note.what for note in session.notes]
 
 
+def test_a_generation_without_text_doubles_no_answer() -> None:
+    function = {"name": "look", "arguments": "{}"}
+    said = {"role": "assistant", "content": "x", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    again = [*GO, said, {"role": "tool", "content": "seen", "tool_call_id": "c"}]
+    rows = [generation(1, GO, said, {"input": 10}), generation(3, again, DO, {"input": 20})]
+    session = open_value(langfuse(*rows, generation(5, None, None, {"input": 900, "output": 50})))
+    assert [block.kind for block in session.blocks][:5] == ["text", "text", "tool_use", "tool_result", "text"]
+    assert (prompt_tokens(session), pairs(session)) == (930, 1)
+
+
 @pytest.mark.parametrize(
     ("usage", "tokens"),
     [

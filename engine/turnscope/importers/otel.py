@@ -210,14 +210,14 @@ def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], reported
     open_: list[Mapping[str, Any]] = []
     tools = [span for span in trace if _is_tool(span)]
     for span in calls:
-        known = [dumps(message) for message in messages]
+        known = [dumps([*convert_message(as_mapping(message))]) for message in messages]
         for tool in [tool for tool in tools if (tool.ended or tool.started or 0) <= (span.started or 0)]:
             use = next((use for use in open_ if _find_answers(tool, use)), None)
             if use is not None:
                 tools.remove(tool)
                 open_.remove(use)
                 messages.append({"role": "user", "content": [make_result(use["id"], _find_output(tool), bool(tool.error))]})
-        messages += [message for message in reported[id(span)] if dumps(message) not in known]
+        messages += [message for message in reported[id(span)] if dumps([*convert_message(as_mapping(message))]) not in known]
         if not any(as_mapping(message).get("role") == "user" for message in messages):
             messages += first
         found = _is_whole(span, messages)
@@ -398,7 +398,7 @@ IMPORTER = Importer(
     list_entries,
     find_places,
     suffixes=(".json", ".jsonl", ".db"),
-    version=6,
+    version=7,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans report is one",
 )
