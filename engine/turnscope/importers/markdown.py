@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from turnscope.importers import Importer
 from turnscope.reading.calls import parse_if_json
@@ -42,8 +41,7 @@ def _split_messages(whole: str) -> Iterator[tuple[str, str]]:
     """Role and body of each message. A heading inside a fence is none."""
     fenced = [(found.start(), found.end()) for found in _FENCE.finditer(whole)]
     heads = [head for head in _HEADING.finditer(whole) if not any(start < head.start() < end for start, end in fenced)]
-    for head, after in pairwise([*heads, None]):
-        assert head is not None
+    for head, after in zip(heads, [*heads[1:], None], strict=False):  # no head: a None too many
         yield head[1], whole[head.end() : after.start() if after else len(whole)]
 
 
