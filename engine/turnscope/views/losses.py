@@ -1,13 +1,15 @@
 """Lost references: identifiers that a recorded answer reuses and that its request no longer carries under a policy.
 
 Identifiers are paths and file names, names of code, ids of calls, numbers of four digits or more, and quoted strings. A number
-that is the whole value of a parameter (a timeout, a limit) is none. Identifiers are compared by their letters, so the result is
-a lower bound: reuse in other words is not seen, and whatever stands in the body of a request counts as present, also inside a
-longer word, or in a placeholder. The texts of a session are read once for all policies.
+that is the whole value of a parameter (a timeout, a limit) is none, nor is a year, nor a call of Python's own functions, such
+as `range`. Identifiers are compared by their letters, so the result is a lower bound: reuse in other words is not seen, and
+whatever stands in the body of a request counts as present, also inside a longer word, or in a placeholder. The texts of a
+session are read once for all policies.
 """
 
 from __future__ import annotations
 
+import builtins
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
@@ -29,11 +31,14 @@ MAX_IDENTIFIER = 120  # characters of an identifier, at most
 GRAM = 4  # bytes of a word by which the words that it is a part of are found
 FEW_TEXTS = 32  # texts that are read faster than chosen
 RAREST = 3  # words of a string by which texts are chosen; more cost more than they rule out
+# What every program calls says nothing of this one.
+_COMMON = "|".join(name for name in (*dir(builtins), "catch", "switch", "while") if len(name) > 4 and name.islower())
 _WORDS = re.compile(
     r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
     r"|\b[\w-]{3,}\.[a-z]{1,4}\b(?!\()"  # file names
-    r"|\b[A-Za-z]\w*_\w+\b|\b[A-Za-z]?[a-z]+[A-Z]\w+\b|\b[A-Za-z]\w{4,}(?=\()"  # names of code, ids of calls
-    r"|(?<![\w.])\d+\.\d{2,}\b|\b\d{4,}\b"  # numbers
+    r"|\b[A-Za-z]\w*_\w+\b|\b[A-Za-z]?[a-z]+[A-Z]\w+\b"  # names of code, ids of calls
+    rf"|\b(?!(?:{_COMMON})\()[A-Za-z]\w{{4,}}(?=\()"
+    r"|(?<![\w.])\d+\.\d{2,}\b|\b(?!(?:19|20)\d\d\b)\d{4,}\b"  # numbers, but for years
 )
 _RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
 _QUOTED = re.compile(
@@ -194,6 +199,8 @@ def find_identifiers(text: str) -> set[str]:
 
     >>> sorted(find_identifiers("See src/app.py: parse_args() returns 4096 for `--all`."))
     ['--all', '4096', 'parse_args', 'src/app.py']
+    >>> find_identifiers("for n in range(10):  # until 2026-03-10")
+    set()
     """
     plain = _remove_escapes(text)
     return set().union(*map(_split_run, {*_RUN.findall(plain)}), _find_quoted(plain))
