@@ -83,13 +83,21 @@ def draw(rows: Sequence[Row]) -> None:
     with left:
         name = "model" if by in ("day", "tag") else by
         st.html(f'<h3 class="ts-small library-chart">Cost over time, by {name}</h3>')
-        group = GROUPS[name][1]
-        names = shorten_names(group(row) for row in totals.spent)
-        figure = figures.draw_spending(totals.spent, theme.get_theme(), 230, lambda row: names[group(row)] or "not named")
-        _draw_chart("library.spending", figure, f"Cost over time, stacked by {name}")
+        if index_queries.sum_spending(totals.spent) is None:
+            st.html('<p class="ts-small ts-faint">No price is known for the models of these sessions.</p>')
+        else:
+            _draw_spending(totals.spent, name)
     if any(number for _, number in totals.weeks):
         with st.expander(f"Truncation events per week: {totals.metrics.cuts:,} in all", icon=":material/content_cut:"):
             _draw_chart("library.trend", figures.draw_trend(totals.weeks, theme.get_theme()), "Truncation events per week")
+
+
+def _draw_spending(spent: Sequence[Spending], name: str) -> None:
+    """The chart of cost by day, stacked by a group of `GROUPS`."""
+    group = GROUPS[name][1]
+    names = shorten_names(group(row) for row in spent)
+    figure = figures.draw_spending(spent, theme.get_theme(), 230, lambda row: names[group(row)] or "not named")
+    _draw_chart("library.spending", figure, f"Cost over time, stacked by {name}")
 
 
 def shorten_names(names: Iterable[str]) -> dict[str, str]:

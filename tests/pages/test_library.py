@@ -260,6 +260,7 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     app.run()
     assert not app.exception
     [row] = [row for row in list_sessions(app).values() if row["title"] == "Herons"]
+    assert "No price is known for the models of these sessions." in bodies(app), "and no chart without a bar"
     assert (row["tool"], row["project"], row["model"], row["requests"]) == ("Live chat", "live chat", "offline-16k", "1")
     assert "of 1 indexed session" in bodies(app)
     app.text_input(key="library.search").set_value("albatross").run()
