@@ -306,16 +306,19 @@ READINGS: dict[str, Reading] = {
         select=lambda rows: [row.removeprefix("#### ") for row in rows if row[:2] not in ("> ", "# ")],
     ),
     "chatgpt": Reading(words=("mapping.*.message.content.parts", "mapping.*.message.content.text")),
-    "claude-ai": Reading(words=("chat_messages.text", "chat_messages.content.text")),
-    "open-webui": Reading(words=("*history.messages.*.content",)),
+    "claude-ai": Reading(words=("chat_messages.text", "chat_messages.content.text"), messages=("chat_messages.uuid",)),
+    "open-webui": Reading(words=("*history.messages.*.content",), messages=("*history.messages.*.role",)),
     "librechat": Reading(words=("messages.*text",)),
     "chatbot-ui": Reading(words=("history.messages.content", "history.prompt")),
     "lobechat": Reading(words=("*messages.content", "*messages.reasoning.content")),
-    "swe-agent": Reading(words=("history.content", "history.content.text", "trajectory.observation")),
+    "swe-agent": Reading(
+        words=("history.content", "history.content.text", "trajectory.observation"), messages=("history.role",)
+    ),
     "mini-swe-agent": Reading(
         words=("messages.content", "messages.content.text"),
         usage=_sum_keys("usage", *OPENAI),
         fence=r"\n?```(?:\w+\n)?",
+        messages=("messages.role",),
     ),
     "openhands": Reading(
         words=("content", "args.content", "tool_call_metadata.model_response.choices.message.content"),
@@ -364,7 +367,7 @@ READINGS: dict[str, Reading] = {
     "cursor": Reading(
         words=("*.conversation.text", "*.tabs.bubbles.text", "*.tabs.bubbles.rawText", "!*.context*", "!*tabs.bubbles.sel*")
     ),
-    "goose": Reading(words=("content.text", "content.toolResult.value.text"), calls=("content.id",), results=()),
+    "goose": Reading(words=("content.text", "content.toolResult.value.text"), calls=("content.id",), messages=("role",)),
     "printed": Reading(
         words=("item.text", "item.aggregated_output"),
         select=lambda rows: [row for row in rows if row.get("type") == "item.completed"],
