@@ -18,7 +18,7 @@ from turnscope.envelope.layers.words import continues_topic, find_topic_words
 from turnscope.envelope.rule import Ctx
 from turnscope.envelope.wishes import find_wishes
 from turnscope.session.index import Index, count_before, find_at_or_before
-from turnscope.session.model import Session, Span, list_fork_points
+from turnscope.session.model import Edit, Session, Span, list_fork_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +213,24 @@ def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:
         span: The span.
     """
     found: list[Span] = []
-    recorded = ctx.session.recorded.wishes
-    for edit in (edit for n in sorted(recorded) if n <= ctx.request.n for edit in find_wishes(ctx.session, n)):
+    for edit in _list_wishes(ctx):
         if edit.span and edit.restore:
             found = [one for one in found if one.stop <= edit.span.start or edit.span.stop <= one.start]
         elif edit.span and edit.action == "drop" and edit.span.start < span.stop and span.start < edit.span.stop:
             found.append(edit.span)
     return tuple(sorted(found))
+
+
+def _list_wishes(ctx: Ctx) -> tuple[Edit, ...]:
+    """The edits that a person wished so far. Found once for a request: each is held against all blocks that stood before it."""
+    known, recorded = get_memo(ctx), ctx.session.recorded
+    facts, number, found = known.get("wishes") or (None, -1, ())
+    if facts is not recorded or number != ctx.request.n:
+        wishes = (n for n in sorted(recorded.wishes) if n <= ctx.request.n)
+        found = tuple(edit for n in wishes for edit in find_wishes(ctx.session, n))
+        known["wishes"] = recorded, ctx.request.n, found
+    edits: tuple[Edit, ...] = found
+    return edits
 
 
 def has_wishes(ctx: Ctx) -> bool:
