@@ -32,12 +32,11 @@ GRAM = 4  # bytes of a word by which the words that it is a part of are found
 FEW_TEXTS = 32  # texts that are read faster than chosen
 RAREST = 3  # words of a string by which texts are chosen; more cost more than they rule out
 # What every program calls says nothing of this one.
-_COMMON = "|".join(name for name in (*dir(builtins), "catch", "switch", "while") if len(name) > 4 and name.islower())
+_COMMON = frozenset(filter(str.islower, (*dir(builtins), "catch", "switch", "while")))
 _WORDS = re.compile(
     r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
     r"|\b[\w-]{3,}\.[a-z]{1,4}\b(?!\()"  # file names
-    r"|\b[A-Za-z]\w*_\w+\b|\b[A-Za-z]?[a-z]+[A-Z]\w+\b"  # names of code, ids of calls
-    rf"|\b(?!(?:{_COMMON})\()[A-Za-z]\w{{4,}}(?=\()"
+    r"|\b[A-Za-z]\w*_\w+\b|\b[A-Za-z]?[a-z]+[A-Z]\w+\b|\b[A-Za-z]\w{4,}(?=\()"  # names of code, ids of calls
     r"|(?<![\w.])\d+\.\d{2,}\b|\b(?!(?:19|20)\d\d\b)\d{4,}\b"  # numbers, but for years
 )
 _RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
@@ -244,7 +243,7 @@ class _WantedIdentifiers:
 @lru_cache(maxsize=1 << 17)
 def _split_run(run: str) -> tuple[str, ...]:
     """Find the identifiers in a run of characters. The same runs occur in many blocks, so the result is cached."""
-    return tuple(word for word in _WORDS.findall(run) if len(word) <= MAX_IDENTIFIER)
+    return tuple(word for word in _WORDS.findall(run) if len(word) <= MAX_IDENTIFIER and word not in _COMMON)
 
 
 def _find_block_identifiers(block: Block) -> set[str]:
