@@ -31,14 +31,18 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
     base = load_policies().policies.get(replay.policy.name)
     if base is None:
         return
-    _keep_outcome(_make_key(shown, replay.policy), replay)
-    outcomes, without = _get_outcomes(), parameter_effects.take_back_each(replay.policy, base, shown.trace)
-    keys = {key: _make_key(shown, policy) for key, policy in without.items()}
-    for key, policy in without.items():
-        if keys[key] not in outcomes:
+    outcome, outcomes = _find_outcome(replay), _get_outcomes()
+    _keep_outcome(_make_key(shown, replay.policy), outcome)
+    if not parameters.find_changes(replay.policy, base):
+        return
+    idle = []
+    for key, policy in parameter_effects.take_back_each(replay.policy, base, shown.trace).items():
+        without = outcomes.get(_make_key(shown, policy))
+        if without is None:
             st.fragment(lambda policy=policy: _replay_without(shown, policy), run_every=POLL)()
             return
-    idle = [key for key in without if outcomes[keys[key]] == _find_outcome(replay)]
+        if without == outcome:
+            idle.append(key)
     acted = list(dict.fromkeys(cursor.request for cursor in replay.steps.changes))
     reasons = parameter_effects.explain_without_effect(
         replay.trace, base, shown.trace, sizes=replay.steps.sizes, idle=idle, changed=acted
@@ -54,7 +58,7 @@ def _replay_without(shown: opening.ShownSession, policy: Policy) -> None:
     with suppress(TurnscopeError):  # that policy fails on this session; the changed one is shown
         _, unchanged = policy_replay.replay_policy(shown, policy, wait=0.0)
         if unchanged is not None and unchanged.is_whole:
-            _keep_outcome(_make_key(shown, policy), unchanged)
+            _keep_outcome(_make_key(shown, policy), _find_outcome(unchanged))
             st.rerun()
 
 
@@ -73,9 +77,9 @@ def _find_outcome(replay: Replay) -> _Outcome:
     return replay.steps.sizes, replay.steps.verdicts, models
 
 
-def _keep_outcome(key: _Key, replay: Replay) -> None:
+def _keep_outcome(key: _Key, outcome: _Outcome) -> None:
     kept = _get_outcomes()
     kept.pop(key, None)
-    kept[key] = _find_outcome(replay)
+    kept[key] = outcome
     while len(kept) > _KEPT:
         kept.pop(next(iter(kept)))

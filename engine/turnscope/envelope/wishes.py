@@ -65,6 +65,17 @@ def find_wishes(session: Session, request: int) -> Iterator[Edit]:
             yield wish.edit
 
 
+def find_wishes_until(session: Session, request: int) -> Iterator[Edit]:
+    """Yield the edits wished for a request and for all before it, in their order.
+
+    Args:
+        session: The session.
+        request: Number of the request.
+    """
+    for number in sorted(number for number in session.recorded.wishes if number <= request):
+        yield from find_wishes(session, number)
+
+
 def find_manual_spans(envelope: Envelope, ctx: Ctx) -> list[Span]:
     """Return what a person condensed or dropped by hand, in order, for rules that would otherwise restore it.
 
@@ -75,7 +86,7 @@ def find_manual_spans(envelope: Envelope, ctx: Ctx) -> list[Span]:
     session = ctx.session
     if not session.recorded.wishes:
         return []
-    wanted = (edit for n in session.recorded.wishes if n <= ctx.request.n for edit in find_wishes(session, n))
+    wanted = find_wishes_until(session, ctx.request.n)
     out = [edit.span for edit in wanted if edit.action == "drop" and edit.span]
     return [
         Span(piece.start, piece.stop)

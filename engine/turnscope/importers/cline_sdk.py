@@ -52,10 +52,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    folder = machine.variables.get("CLINE_SESSION_DATA_DIR")
-    data = machine.variables.get("CLINE_DATA_DIR")
-    home = Path(data) if data else machine.home / ".cline" / "data"
-    yield Place(Path(folder) if folder else home / "sessions", f"*/*{END}", find_main_path)
+    data = machine.find_folder("CLINE_DATA_DIR", machine.home / ".cline" / "data")
+    yield Place(machine.find_folder("CLINE_SESSION_DATA_DIR", data / "sessions"), f"*/*{END}", find_main_path)
 
 
 def find_main_path(path: Path) -> Path:

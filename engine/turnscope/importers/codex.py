@@ -57,8 +57,7 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    folder = machine.variables.get("CODEX_HOME")
-    root = Path(folder) if folder else machine.home / ".codex"
+    root = machine.find_folder("CODEX_HOME", machine.home / ".codex")
     yield from (Place(root / name, "**/rollout-*.jsonl") for name in ("sessions", "archived_sessions"))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
@@ -48,8 +47,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    folder = machine.variables.get("CONTINUE_GLOBAL_DIR")
-    yield Place((Path(folder) if folder else machine.home / ".continue") / "sessions", "*-*.json")
+    folder = machine.find_folder("CONTINUE_GLOBAL_DIR", machine.home / ".continue")
+    yield Place(folder / "sessions", "*-*.json")
 
 
 def read(source: Source, _entry: Entry) -> Thread:

@@ -40,8 +40,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    folder = machine.variables.get("CONTINUE_GLOBAL_DIR")
-    yield Place((Path(folder) if folder else machine.home / ".continue") / "dev_data", "*/chatInteraction.jsonl")
+    folder = machine.find_folder("CONTINUE_GLOBAL_DIR", machine.home / ".continue")
+    yield Place(folder / "dev_data", "*/chatInteraction.jsonl")
 
 
 def _group_sessions(source: Source) -> dict[str, Conversations]:

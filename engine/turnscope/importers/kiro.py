@@ -7,7 +7,6 @@ and `workspace-sessions`, without calls. From the schema; no real sample was at 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
@@ -51,8 +50,7 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    root = machine.variables.get("KIRO_HOME")
-    sessions = (Path(root) if root else machine.home / ".kiro") / "sessions"
+    sessions = machine.find_folder("KIRO_HOME", machine.home / ".kiro") / "sessions"
     yield Place(sessions, "cli/*.jsonl")
     yield Place(sessions, "*/sess_*/messages.jsonl")
     editor = machine.config / "Kiro" / "User" / "globalStorage" / "kiro.kiroagent"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -49,8 +48,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    folder = machine.variables.get("QWEN_RUNTIME_DIR") or machine.variables.get("QWEN_HOME")
-    yield Place((Path(folder) if folder else machine.home / ".qwen") / "projects", "*/chats/*.jsonl")
+    home = machine.find_folder("QWEN_HOME", machine.home / ".qwen")
+    yield Place(machine.find_folder("QWEN_RUNTIME_DIR", home) / "projects", "*/chats/*.jsonl")
 
 
 class _Chat:

@@ -16,7 +16,7 @@ from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.words import continues_topic, find_topic_words
 from turnscope.envelope.rule import Ctx
-from turnscope.envelope.wishes import find_wishes
+from turnscope.envelope.wishes import find_wishes_until
 from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Edit, Session, Span, list_fork_points
 
@@ -223,14 +223,11 @@ def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:
 
 def _list_wishes(ctx: Ctx) -> tuple[Edit, ...]:
     """The edits that a person wished so far. Found once for a request: each is held against all blocks that stood before it."""
-    known, recorded = get_memo(ctx), ctx.session.recorded
-    facts, number, found = known.get("wishes") or (None, -1, ())
-    if facts is not recorded or number != ctx.request.n:
-        wishes = (n for n in sorted(recorded.wishes) if n <= ctx.request.n)
-        found = tuple(edit for n in wishes for edit in find_wishes(ctx.session, n))
-        known["wishes"] = recorded, ctx.request.n, found
-    edits: tuple[Edit, ...] = found
-    return edits
+    known, basis = get_memo(ctx), (ctx.session.recorded, ctx.request.n)
+    if known.get("wishes", ((None, -1), ()))[0] != basis:
+        known["wishes"] = basis, tuple(find_wishes_until(ctx.session, ctx.request.n))
+    found: tuple[Edit, ...] = known["wishes"][1]
+    return found
 
 
 def has_wishes(ctx: Ctx) -> bool:

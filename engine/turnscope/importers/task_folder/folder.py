@@ -192,6 +192,11 @@ def as_string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def get_kind(event: Mapping[str, JSON]) -> str:
+    """What an event of the screen says or asks, such as "tool"; "" where it does not tell."""
+    return as_string(event.get(as_string(event.get("type"))))
+
+
 def _read_list(source: Source, name: str, fits: Any) -> list[Any]:
     document = _read_document(source, name)
     return document if fits(document) else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from turnscope.importers.task_folder.folder import as_string, open_folder
+from turnscope.importers.task_folder.folder import as_string, get_kind, open_folder
 from turnscope.importers.task_folder.timeline import Plot, lay_out
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON
@@ -48,8 +48,8 @@ def _place_events(plot: Plot) -> Iterator[ScreenEvent]:
     sent = [rows - 1 for rows in plot.sent]
     request = -1
     for event in plot.folder.screen:
-        name, text = as_string(event.get(as_string(event.get("type")))), as_string(event.get("text"))
-        if name == _REQUEST:
+        name, text = get_kind(event), as_string(event.get("text"))
+        if event.get("say") == _REQUEST:  # as the calls are found
             request += 1
             yield ScreenEvent(event, name, calls[request].text or text, request, sent[request])
         elif request < 0:

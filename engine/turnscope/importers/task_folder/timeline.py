@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnscope.importers.task_folder.changes import Placed, observe_changes
-from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows
+from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows, get_kind
 from turnscope.importers.task_folder.markup import ContentPart, find_result_tool, unfold
 from turnscope.reading.content_blocks import make_image
 from turnscope.reading.nodes import SkippedRecords
@@ -191,19 +191,15 @@ def _convert_shown(event: Mapping[str, JSON]) -> list[JSON]:
         return [{"type": "thinking", "thinking": text}]
     if event.get("say") == "text":
         return [{"type": "text", "text": text}]
-    if _get_kind(event) in _ANSWERS:
+    if get_kind(event) in _ANSWERS:
         return [{"type": "text", "text": as_string(_parse_input(text).get("response")) or text}]
     return []
-
-
-def _get_kind(event: Mapping[str, JSON]) -> str:
-    return as_string(event.get(as_string(event.get("type"))))
 
 
 def _find_subtask_results(folder: Folder, n: int) -> list[JSON]:
     """What subtasks gave before request `n`. Roo sends it as a message of its own, which no request on the screen repeats."""
     ahead = folder.calls[n - 1].after if n else ()
-    results = (as_string(event.get("text")) for event in ahead if _get_kind(event) == "subtask_result")
+    results = (as_string(event.get("text")) for event in ahead if get_kind(event) == "subtask_result")
     return [{"type": "text", "text": text} for text in results if text.strip() and text not in folder.calls[n].text]
 
 
@@ -213,7 +209,7 @@ def _note_unshown(folder: Folder, builder: Builder) -> None:
     for n, call in enumerate(folder.calls):
         last, tool = n + 1 == len(folder.calls), ""
         for event in call.after:
-            kind, text = _get_kind(event), as_string(event.get("text"))
+            kind, text = get_kind(event), as_string(event.get("text"))
             if not text.strip() and not event.get("contextCondense"):
                 continue
             if kind in _TOOL_EVENTS - _SENT:
