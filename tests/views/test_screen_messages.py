@@ -140,3 +140,10 @@ def test_a_real_task_was_read_from_the_cache_up_to_the_breakpoint_before_the_las
     assert {trace.session.messages[number].role for number in thoughts} == {"assistant"}
     asked = [m for m in messages if m.name == "api_req_started"]
     assert [trace.session.messages[m.message].stop for m in asked] == [request.cut for request in trace.session.requests]
+
+
+def test_a_question_that_calls_itself_a_request_is_none(tmp_path: Path) -> None:
+    history, screen = task(1)
+    screen.append({"ts": NOON + 9_000, "type": "ask", "ask": "api_req_started", "text": "really?"})
+    folder(tmp_path, history, screen)
+    assert [message.request for message in read_screen(tmp_path)][-1] == 0
