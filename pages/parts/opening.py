@@ -113,18 +113,6 @@ def open_session(entry: Entry, part: int = 0, progress: Progress | None = None, 
         return slot.shown[part]
 
 
-def forget(entry: Entry) -> None:
-    """Open a session anew when it is shown next: what its numbers follow from has changed.
-
-    Args:
-        entry: the session.
-    """
-    slot = _find_slot(entry)
-    with slot.lock:
-        slot.opened = None
-        slot.shown.clear()
-
-
 def follow_session(entry: Entry) -> SessionFollower:
     """What is known of a session that grows, so that only what is new has to be read. Raises `TurnscopeError`s."""
     return _get_follower(str(entry.path), entry.inside)
@@ -146,7 +134,7 @@ def adopt_file(name: str, path: Path, progress: Progress | None = None) -> tuple
         found = cache.open_store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
         row = next(row for row in cache.open_store().list_recent() if row.key == found.key)
         main = found.key[:16]
-        _get_slot(main, row.path, found.key).opened = found
+        _get_slot(main, row.path, found.key, library.read_choices_state()).opened = found
     return main, len(conversations.listed) - len(ids) + conversations.more
 
 
@@ -172,12 +160,12 @@ def freeze_objects() -> None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _get_slot(entry_id: str, path: str, version: str) -> _Slot:  # noqa: ARG001  what the cache goes by
+def _get_slot(entry_id: str, path: str, version: str, choices: str) -> _Slot:  # noqa: ARG001  what the cache goes by
     return _Slot()
 
 
 def _find_slot(entry: Entry) -> _Slot:
-    return _get_slot(entry.id, str(entry.path), cache.read_version(entry))
+    return _get_slot(entry.id, str(entry.path), cache.read_version(entry), library.read_choices_state())
 
 
 @st.cache_resource(show_spinner=False)

@@ -38,10 +38,9 @@ def draw_choice(shown: opening.ShownSession) -> None:
 
 
 def _choose(shown: opening.ShownSession, window: int) -> None:
-    """Keep the choice (0 = by evidence), and have everything that follows from it made again."""
+    """Keep the choice (0 = by evidence): sessions are opened anew with it. The library is told."""
     try:
         library.choose_window(shown.opened.session, window)
-        opening.forget(shown.entry)
         if shown.entry.origin != "chat":
             library.refresh(cache.open_store().index_path, shown.entry.path)
     except TurnscopeError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from turnscope import settings
+
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
@@ -25,3 +27,7 @@ def test_one_click_overrides_the_window_and_another_takes_it_back(app: AppTest) 
     app.number_input[0].set_value(150_000).run()
     app.button(key="window.use").click().run()
     assert "150k as you chose" in chips(app)
+    settings.find_windows_file().unlink()  # as by another process, or with another data folder
+    app.run()
+    assert "a window of 200,000 tokens: " in chips(app)
+    assert "as you chose" not in chips(app)

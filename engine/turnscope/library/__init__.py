@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from turnscope.library.session_follower import SessionFollower
     from turnscope.library.store import CatalogueRow, OpenedSession, Progress, Store, is_current
     from turnscope.library.trial_log import find_advice_folder
-    from turnscope.library.window_choices import choose_window, list_sizes
+    from turnscope.library.window_choices import choose_window, list_sizes, read_choices_state
     from turnscope.planning.policy_catalog import PolicyCatalog, load_catalog, save_policy
     from turnscope.pricing.prices import list_models
     from turnscope.storage.memories import Memories
@@ -64,7 +64,7 @@ else:
         "turnscope.library.session_follower": ("SessionFollower",),
         "turnscope.library.store": ("CatalogueRow", "OpenedSession", "Progress", "Store", "is_current"),
         "turnscope.library.trial_log": ("find_advice_folder",),
-        "turnscope.library.window_choices": ("choose_window", "list_sizes"),
+        "turnscope.library.window_choices": ("choose_window", "list_sizes", "read_choices_state"),
         "turnscope.pricing.prices": ("list_models",),
         "turnscope.storage.sessions": ("MAX_SESSIONS",),
         "turnscope.typed_path": ("parse_path",),
@@ -139,6 +139,7 @@ __all__ = [
     "list_sizes",
     "load_catalog",
     "parse_path",
+    "read_choices_state",
     "refresh",
     "replace_model",
     "replay_record",

@@ -34,6 +34,15 @@ def read_window_choices(path: Path | None = None) -> tuple[ChosenWindow, ...]:
     )
 
 
+def read_choices_state() -> str:
+    """Read what changes with every choice, also with one of another process; "" = nothing was chosen yet."""
+    try:
+        state = find_windows_file().stat()
+    except OSError:
+        return ""
+    return f"{state.st_mtime_ns}:{state.st_size}"
+
+
 def choose_window(session: Session, window: int, path: Path | None = None) -> None:
     """Choose the window of the model of most of a session's requests, for all paths and subagents of the session.
 
