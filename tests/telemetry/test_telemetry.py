@@ -31,12 +31,14 @@ from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import load
 from turnscope.planning.render import build_body
+from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Session
 from turnscope.storage.threads import Threads
 from turnscope.telemetry import names, trace_turn
 from turnscope.telemetry.chats import trace_requests
 from turnscope.telemetry.export import Exporter, write_spans
 from turnscope.telemetry.replays import iter_spans
+from turnscope.telemetry.spans import split_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
@@ -324,3 +326,59 @@ def test_the_buckets_of_a_span_sum_to_its_prompt(tmp_path: Path) -> None:
     for each in told:
         parts = [int(tokens) for key, tokens in each.items() if key.startswith(names.BUCKETS)]
         assert sum(parts) == int(each[names.INPUT_TOKENS])
+
+
+def split_each(trace: Trace) -> list[dict[str, int]]:
+    """The tokens of each prompt by bucket, and what its log does not hold."""
+    sizes = [trace.count_tokens(n) for n in range(len(trace.plans))]
+    return [
+        split_tokens(plan.seen.buckets, trace.get_terms(n), size)
+        for n, (plan, size) in enumerate(zip(trace.plans, sizes, strict=True))
+    ]
+
+
+def strip_bills(session: Session) -> Session:
+    """The session as a tool keeps it that records neither usage nor times."""
+    return structs.replace(
+        session, requests=tuple(structs.replace(one, usage=None, sent_at=None, answered_at=None) for one in session.requests)
+    )
+
+
+@pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs"])
+@pytest.mark.parametrize("billed", [True, False])
+def test_a_trace_without_content_is_read_back_with_its_sizes(
+    session: Session, tmp_path: Path, policy: str, billed: bool
+) -> None:
+    trace = turnscope.replay(session if billed else strip_bills(session), policy)
+    write_spans(tmp_path / "trace.jsonl", iter_spans(trace))
+    back = turnscope.load(tmp_path / "trace.jsonl")
+    again = turnscope.replay(back)
+    assert split_each(again) == split_each(trace)
+    assert len({len(each) for each in split_each(again)}) == 1
+    assert all(sum(one.values()) for one in split_each(again))
+    assert [request.turn for request in back.requests] == [request.turn for request in session.requests]
+    assert all(not block.text for block in back.blocks)
+    assert any("no prompts: their sizes" in note.what for note in back.notes)
+    measured = billed and policy == "as-recorded"
+    assert [request.usage is not None for request in back.requests] == [measured] * len(session.requests)
+    assert all((again.get_terms(n).error == 0) == measured for n in range(len(again.plans))), "what was not billed is estimated"
+
+
+def test_a_trace_without_content_keeps_the_sizes_of_branches_and_subagents(tmp_path: Path) -> None:
+    path, out = write_session_with_branch_and_subagent(tmp_path), tmp_path / "trace.jsonl"
+    assert main(["trace", str(path), str(out)]) == 0
+    before, back = turnscope.load(path), turnscope.load(out)
+    for one, two in ((before.branches[0], back.branches[0]), (before.subagents[0], back.subagents[0])):
+        sizes, again = split_each(turnscope.replay(one)), split_each(turnscope.replay(two))
+        assert again == sizes[len(sizes) - len(again) :]
+        assert again
+
+
+def test_sizes_that_cannot_be_right_are_none(tmp_path: Path) -> None:
+    out = tmp_path / "trace.jsonl"
+    write_spans(out, iter_spans(turnscope.replay(strip_bills(turnscope.load(SAMPLE)))))
+    keys = f'"{names.BUCKETS}messages","value":{{"intValue":"'
+    out.write_text(out.read_text().replace(keys, f"{keys}-"))
+    again = turnscope.replay(turnscope.load(out))
+    assert {one["messages"] for one in split_each(again)} == {0}
+    assert split_each(again)[-1]["tool_results"] > 0

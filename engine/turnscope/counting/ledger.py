@@ -12,9 +12,11 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 
-from turnscope.counting.media import count_sealed_thinking, is_sealed, is_summarized
+from turnscope.counting.media import count_sealed_thinking, get_stated_tokens, is_sealed, is_summarized
 from turnscope.counting.tokens import Counter, count_blocks, count_message, count_texts
+from turnscope.session.content import UNRECORDED
 from turnscope.session.model import BUCKETS, Block, Bucket, Counts, Message, Part, Placeholder, Session
+from turnscope.session.timeline import make_block
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); the fit of a session corrects the rest
 _UNFRAMED = ("system", "tools")
@@ -70,7 +72,7 @@ class Ledger:
         """
         rounded = self.counter.rounding
         counts = count_message(blocks, self.counter) if rounded else count_blocks(blocks, self.counter, self.memo)
-        if counts and message.role not in _UNFRAMED:
+        if counts and _is_framed(message, blocks[0]):
             counts[0] += self.per_message
         for block, count in zip(blocks, counts, strict=True):
             self.total.append(self.total[-1] + count)
@@ -122,6 +124,8 @@ class Ledger:
     def _count_part(self, part: Part) -> int:
         if part.ref is not None:
             return self.count_tokens(part.ref, part.ref + 1)
+        if part.kind == UNRECORDED:
+            return get_stated_tokens(part.raw)
         key = _make_key(part)
         if key not in self.memo:
             self.memo[key] = self.count_each_part([part])[0]
@@ -140,6 +144,8 @@ def _make_key(part: Part) -> str:
 
 def find_bucket(part: Part) -> Bucket:
     """Find the bucket of a placeholder's part, from its place and kind."""
+    if part.kind == UNRECORDED:
+        return make_block(0, 0, 0, part.role, "", part.raw).bucket
     if part.place == "system" or part.kind == "system":
         return Bucket.SYSTEM
     return _BUCKETS.get(part.kind, Bucket.MESSAGES)
@@ -177,10 +183,15 @@ def build_ledger(
             memo.update(fit_sealed_thinking(session, counter, memo))
         counts = count_blocks(session.blocks, counter, memo)
     for message in session.messages:
-        if message.start < message.stop and message.role not in _UNFRAMED:
+        if message.start < message.stop and _is_framed(message, session.blocks[message.start]):
             counts[message.start] += per_message
     sums = _sum_by_bucket(counts, [_INDEX[block.bucket] for block in session.blocks])
     return Ledger(counter, sums, _accumulate(counts), memo, per_message)
+
+
+def _is_framed(message: Message, first: Block) -> bool:
+    """Whether a message has tokens of its own around its blocks. What a log states of content without it includes them."""
+    return message.role not in _UNFRAMED and first.kind != UNRECORDED
 
 
 def fit_sealed_thinking(session: Session, counter: Counter, memo: dict[str, int]) -> dict[str, int]:

@@ -26,7 +26,9 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Literal
 
+from turnscope.session.content import UNRECORDED
 from turnscope.session.model import JSON
+from turnscope.session.usage import MAX_COUNT
 
 PATCH = 28  # px
 STANDARD_TIER = (1568, 1568)  # longest edge in px, most tokens per image
@@ -57,7 +59,8 @@ Style = Literal["patches", "tiles"]
 def count_media(raw: JSON, family: str) -> int:
     """Count the tokens of all images and documents in a content block, also inside a tool result. Never raises.
 
-    Thinking without text counts with the tokens of what its signature holds.
+    Thinking without text counts with the tokens of what its signature holds, and content that is not in the log with those
+    that the log states.
 
     Args:
         raw: The block as sent. Its texts are not counted.
@@ -70,10 +73,18 @@ def count_media(raw: JSON, family: str) -> int:
         return 0
     if is_sealed(raw):
         return count_sealed_thinking(raw)
+    if isinstance(raw, dict) and raw.get("type") == UNRECORDED:
+        return get_stated_tokens(raw)
     total = 0
     for node in _iter_media(raw):
         total += _count_image(node, family) if node.get("type") in _IMAGES else _count_document(node)
     return total
+
+
+def get_stated_tokens(raw: JSON) -> int:
+    """Return the tokens that a log states of a block whose content it does not hold; 0 where they cannot be right."""
+    tokens = raw.get("tokens") if isinstance(raw, dict) else None
+    return tokens if isinstance(tokens, int) and 0 <= tokens < MAX_COUNT else 0
 
 
 def count_largest_images(raw: JSON) -> int:

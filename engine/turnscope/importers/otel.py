@@ -9,7 +9,7 @@ Longer than a mapping because each convention names messages, tools and usage in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -20,13 +20,14 @@ from turnscope.reading.content_blocks import as_mapping, as_rows, make_result
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.messages import build_body, convert_message, convert_system_prompt, find_answers, find_messages
 from turnscope.reading.source import Entry, Source
+from turnscope.reading.stated_sizes import StatedPrompts
 from turnscope.reading.trace_calls import find_doubled, join_events
 from turnscope.reading.trace_spans import TraceSpan, is_run, is_span, list_columns, read_spans
 from turnscope.reading.usage import convert_usage
 from turnscope.session.content import dumps
-from turnscope.session.model import JSON, Fork, Note, Session, Usage
+from turnscope.session.model import BUCKETS, JSON, STATED_HIDDEN, Fork, Note, Session, Usage
 from turnscope.session.thread import Thread
-from turnscope.session.usage import InvalidUsage, measured, parse_applied_edits, parse_count, parse_usd
+from turnscope.session.usage import MAX_COUNT, InvalidUsage, measured, parse_applied_edits, parse_count, parse_usd
 from turnscope.settings import Machine
 
 NAME = "otel"
@@ -56,6 +57,7 @@ GROUP = ("gen_ai.conversation.id", "session.id", "langfuse.sessionId", "traceloo
 OURS, ASK, UNTIMED = "turnscope.request", "turnscope.ask", "turnscope.untimed"  # see `telemetry.names`
 BRANCH_OF, SUBAGENT_OF = "turnscope.branch_of", "turnscope.subagent_of"
 WRITTEN_1H, ESTIMATED = "turnscope.usage.cache_write_1h.input_tokens", "turnscope.usage.output_tokens.estimated"
+EXPECTED, PARTS, TURN = "turnscope.expected_input_tokens", "turnscope.input_tokens.", "turnscope.turn"
 EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
 
 
@@ -96,6 +98,11 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
             groups.setdefault(group, []).extend(calls)
             passed -= len(calls)
             ours |= set() if whole else {group}
+        stated = [span for span in spans if _is_call(span) and _states_sizes(span, _find_prompt(span))]
+        source.cache["hidden"] = {_get_id(span): _count_stated(span, "hidden") for span in stated}
+        if stated:
+            what = "no prompts: their sizes, and how they split, are those that Turnscope stated when it wrote the spans"
+            notes.append(Note("info", 0, f"{len(stated)} calls have {what}"))
         if passed:
             notes.append(Note("info", 0, f"{passed} spans are no call of a model of their own"))
         if blank := sum(call.answer == {"content": []} for of in groups.values() for call in of):
@@ -128,7 +135,8 @@ def read(source: Source, entry: Entry) -> Thread:
     number = list(_group_conversations(source)).index(entry.id)
     called = f"{source.path.stem}~{number}" if number else source.path.stem
     named = source.cache["named"].get(id(one))
-    session = structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})})
+    about = {**session.about, **({"conversation": named} if named else {}), **_list_hidden(source, session)}
+    session = structs.replace(session, id=called, about=about)
     below = [(kind, _read_below(source, session, each)) for kind, of, each in source.cache["below"] if of and of == named]
     agents = tuple(each for kind, each in below if kind == SUBAGENT_OF)
     return Thread(structs.replace(session, subagents=agents, forks=tuple(Fork(own) for k, own in below if k == BRANCH_OF)))
@@ -141,7 +149,9 @@ def _find_above(span: TraceSpan) -> tuple[str, str]:
 
 def _read_below(source: Source, session: Session, calls: Conversations) -> Session:
     """A branch or a subagent of a session."""
-    return structs.replace(calls.build_session("", NAME), id=source.cache["named"][id(calls)], parent=session.id)
+    own = calls.build_session("", NAME)
+    about = {**own.about, **_list_hidden(source, own)}
+    return structs.replace(own, id=source.cache["named"][id(calls)], parent=session.id, about=about)
 
 
 def _is_call(span: TraceSpan) -> bool:
@@ -171,19 +181,70 @@ def _iter_calls(spans: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call], b
     listed = join_events(spans, _is_call)
     reported = {id(span): _find_prompt(span) for span in listed if _is_call(span)}
     doubled = find_doubled(listed, reported, _make_answer, _get_usage)
+    sized: dict[str, StatedPrompts] = {}
     alone: dict[str, str] = {}  # what a trace as a whole belongs to
     for span in listed:
         if (named := next((as_text(span.attributes[key]) for key in GROUP if span.attributes.get(key)), "")) and span.trace:
             alone.setdefault(span.trace, named)
     _continue_responses(listed, reported)
-    order = sorted(listed, key=lambda span: (span.trace, span.started or 0))
-    traces = [list(spans) for _, spans in groupby(order, key=lambda span: span.trace)]
-    for trace in sorted(traces, key=lambda spans: min(span.started or 0 for span in spans)):
+    for trace in _list_traces(listed):
         calls = [span for span in trace if id(span) in reported and id(span) not in doubled]
         whole = all(reported[id(span)] for span in calls)
         group = alone.get(trace[0].trace, "" if whole else trace[0].trace)
         made = [_is_whole(span, reported[id(span)]) for span in calls] if whole else _join_calls(calls, trace, reported)
+        if calls and all(_states_sizes(span, reported[id(span)]) for span in calls):
+            prompts = sized.setdefault(group, StatedPrompts())
+            made = [_build_sized_call(span, prompts) for span in calls]
         yield group, list(made), whole
+
+
+def _list_traces(spans: Sequence[TraceSpan]) -> list[list[TraceSpan]]:
+    """The spans by trace, in order: by time, and those of a conversation that we wrote by the numbers of its requests."""
+    ours = {id(span): number for span in spans if isinstance(number := span.attributes.get(OURS), int)}
+    begun: dict[str, float] = {}
+    for span in spans:
+        if id(span) in ours:
+            named, at = as_text(span.attributes.get(GROUP[0])), span.started or 0
+            begun[named] = min(at, begun.get(named, at))
+
+    def rank(span: TraceSpan) -> tuple[float, int]:
+        if id(span) in ours:
+            return begun[as_text(span.attributes.get(GROUP[0]))], ours[id(span)]
+        return span.started or 0, 0
+
+    by_trace: dict[str, list[TraceSpan]] = {}
+    for span in sorted(spans, key=rank):
+        by_trace.setdefault(span.trace, []).append(span)
+    firsts = {trace: min(map(rank, [span for span in own if id(span) in ours] or own)) for trace, own in by_trace.items()}
+    return sorted(by_trace.values(), key=lambda own: firsts[own[0].trace])
+
+
+def _states_sizes(span: TraceSpan, prompt: Sequence[JSON]) -> bool:
+    """Whether a span that we wrote has no prompt, and states how many tokens each part of it has."""
+    return not prompt and OURS in span.attributes and isinstance(span.attributes.get(EXPECTED), int)
+
+
+def _build_sized_call(span: TraceSpan, prompts: StatedPrompts) -> Call:
+    """A call whose prompt is not in the trace, with the sizes that its span states."""
+    sizes = {bucket: _count_stated(span, bucket) for bucket in BUCKETS}
+    call = _is_whole(span, [])
+    return replace(call, body=prompts.build_body(sizes, span.attributes.get(TURN)), answer={"content": prompts.make_answer()})
+
+
+def _count_stated(span: TraceSpan, part: str) -> int:
+    """Tokens that a span states of a part of its prompt."""
+    tokens = span.attributes.get(PARTS + part)
+    return tokens if isinstance(tokens, int) and 0 <= tokens < MAX_COUNT else 0
+
+
+def _get_id(span: TraceSpan) -> str:
+    return as_text(span.get_first("gen_ai.response.id", "ai.response.id")) or span.id
+
+
+def _list_hidden(source: Source, session: Session) -> dict[str, JSON]:
+    """What is to be said of a session of whose prompts the trace states only the sizes."""
+    hidden = [source.cache["hidden"].get(request.id) for request in session.requests]
+    return {STATED_HIDDEN: hidden} if hidden and None not in hidden else {}
 
 
 def _continue_responses(spans: Sequence[TraceSpan], reported: dict[int, list[JSON]]) -> None:
@@ -265,7 +326,7 @@ def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
         "model": as_text(span.get_first(*MODEL)),
         "sent_at": None if UNTIMED in span.attributes else span.started,
         "answered_at": None if UNTIMED in span.attributes else span.ended,
-        "id": as_text(span.get_first("gen_ai.response.id", "ai.response.id")) or span.id,
+        "id": _get_id(span),
         "usage": _get_usage(span),
         "logged_usd": next((found for key in COST if (found := parse_usd(span.attributes.get(key))) is not None), None),
     }
@@ -398,7 +459,7 @@ IMPORTER = Importer(
     list_entries,
     find_places,
     suffixes=(".json", ".jsonl", ".db"),
-    version=7,
+    version=8,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans report is one",
 )

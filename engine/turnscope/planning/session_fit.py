@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from turnscope.counting.reconciliation import (
 )
 from turnscope.planning.first_request import get_prompt_prior
 from turnscope.planning.provider_additions import find_provider_additions
-from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, EXACT_REQUESTS, Bucket, Request, Session
+from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, EXACT_REQUESTS, STATED_HIDDEN, Bucket, Request, Session
 
 LEAST_POLICY_ERROR = 0.05  # share of the prompt; what later requests move the fit by, in 95 % of those of real sessions
 REFITS = 16  # a session of n requests is fitted anew after n / 16 more, after a compaction and with another model
@@ -149,6 +150,10 @@ def _fit(
     remainders: bool = False,
 ) -> tuple[Fit, ...]:
     """The fits of `fit_session`; without `remainders` what planning needs of them, in a third of the time."""
+    if stated := _list_stated(session, len(requests)):
+        runs = groupby(range(len(stated)), key=stated.__getitem__)
+        spans = ((hidden, [*run]) for hidden, run in runs)
+        return tuple(Fit(run[0], run[-1] + 1, hidden, 1.0) for hidden, run in spans)
     stop = requests[-1].stop if requests else len(session.blocks)
     billed = ((request, get_prompt_tokens(request)) for request in requests)  # an earlier pass had another prompt
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
@@ -171,6 +176,13 @@ def _fit(
         return tuple(_fit_whole(replace(fit, inferred=inferred), requests, sizes, statics) for fit in fits)
     logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
     return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
+
+
+def _list_stated(session: Session, count: int) -> list[int]:
+    """What the log states of the hidden tokens of the first requests; none where it does not."""
+    stated = session.about.get(STATED_HIDDEN)
+    whole = isinstance(stated, list) and len(stated) == len(session.requests)
+    return stated[:count] if whole and all(isinstance(tokens, int) for tokens in stated) else []  # type: ignore[index,union-attr]
 
 
 def _fit_whole(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]) -> Fit:

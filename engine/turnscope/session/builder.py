@@ -14,8 +14,10 @@ from typing import Any
 from msgspec import structs
 
 from turnscope.numbering import format_request
+from turnscope.session.content import UNRECORDED
 from turnscope.session.model import (
     JSON,
+    Bucket,
     Edit,
     Fork,
     Note,
@@ -281,8 +283,13 @@ def make_part(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> 
 def _infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
     if role != "user":
         return "answer" if role == "assistant" else "system"
-    results = [isinstance(raw, Mapping) and raw.get("type") == "tool_result" for raw, _ in parts]
+    results = [isinstance(raw, Mapping) and (raw.get("type") == "tool_result" or _states_results(raw)) for raw, _ in parts]
     return "tool" if results and all(results) else "prompt"
+
+
+def _states_results(raw: Mapping[str, JSON]) -> bool:
+    """Whether a block states only the size of tool results."""
+    return raw.get("type") == UNRECORDED and raw.get("bucket") == Bucket.TOOL_RESULTS
 
 
 def _is_stub(draft: Draft, line: Timeline) -> bool:

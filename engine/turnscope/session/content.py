@@ -25,7 +25,9 @@ INJECTED_KINDS = {
     "hooks": "hooks",
 }
 
-_MEDIA = ("image", "document", "image_url", "input_image", "file", "input_file", "redacted_thinking")
+UNRECORDED = "unrecorded"
+"""Type of a content block whose content a log does not hold, only its `tokens` and its `bucket`."""
+_MEDIA = (UNRECORDED, "image", "document", "image_url", "input_image", "file", "input_file", "redacted_thinking")
 THOUGHTS = ("thinking", "redacted_thinking")
 _THOUGHT = re.compile(r"<(think|thinking|thought)>")
 _BLANK = re.compile(r"\s*")

@@ -34,6 +34,9 @@ EXACT_REQUESTS = "exact_requests"
 
 requests: how many it holds whole; proven: of these, by their digests; inferred: numbers of the requests without a record.
 """
+STATED_HIDDEN = "stated_hidden"
+"""Key of `Session.about`: where a log states how the tokens of each request split, those of content that its source did not
+hold either, by request."""
 PROMPT_PRIOR = "prompt_prior"  # key of Session.about: {"tokens", "source"}: system prompt and tools as other sessions have them
 STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
 STORED_RESULTS = "stored_results"  # the same for results: {"text": ...}, or {"file": path from the log's folder}

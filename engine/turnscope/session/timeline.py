@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from msgspec import structs
 
-from turnscope.session.content import encode_json, extract_text, is_thought
+from turnscope.session.content import UNRECORDED, encode_json, extract_text, is_thought
 from turnscope.session.model import JSON, Block, Bucket, Message, Session
 
 STATIC_ROLES = ("system", "tools")  # roles that are no part of the conversation
@@ -194,7 +194,9 @@ def make_block(at: int, message: int, turn: int, role: str, kind: str, raw: JSON
         )
     elif isinstance(raw, (dict, Mapping)):
         declared = raw["type"] if isinstance(raw.get("type"), str) else ""
-        if bucket is Bucket.MESSAGES:
+        if declared == UNRECORDED:
+            kind, bucket = UNRECORDED, next((one for one in Bucket if one == raw.get("bucket")), bucket)
+        elif bucket is Bucket.MESSAGES:
             found, bucket = _KINDS.get(declared, (declared or "unknown", Bucket.MESSAGES))
             if declared.endswith("_tool_result"):
                 found, bucket = "tool_result", Bucket.TOOL_RESULTS
