@@ -148,7 +148,8 @@ class Fit:
             static: Counted tokens of its system prompt and tools.
         """
         is_whole = self.whole and request not in self.inferred
-        if is_whole and self.static_scale and (terms := self._compute_whole_terms(counted, recorded, static)):
+        apart = self.static_scale and request not in self.inferred
+        if apart and (terms := self._compute_static_terms(counted, recorded, static)):
             return terms
         wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
@@ -169,12 +170,22 @@ class Fit:
         added = min(left, self.added[request - self.start]) if self.added else 0
         return Terms(prefix, earlier, reinjected + added, scale, left - added, self.cut, over, error)
 
-    def _compute_whole_terms(self, counted: int, recorded: int, static: int) -> Terms | None:
-        """The terms of a request whose body is known. None where the conversation's scale would be beyond any counter."""
+    @property
+    def scale_limits(self) -> tuple[float, float]:
+        """Between what scales an error of counting lies: closer to this one where the log may lack a part of a prompt."""
+        low, high = SCALE_LIMITS
+        return (
+            SCALE_LIMITS
+            if self.whole
+            else (max(low, (1 - DRIFT_LIMIT) * self.scale), min(high, (1 + DRIFT_LIMIT) * self.scale))
+        )
+
+    def _compute_static_terms(self, counted: int, recorded: int, static: int) -> Terms | None:
+        """The terms of a request whose system prompt and tools are known. None where the rest is no error of counting."""
         if recorded < 0:
             return self.get_policy_terms(static)
         messages = recorded - self.hidden_tokens - round(self.static_scale * static)
-        low, high = SCALE_LIMITS
+        low, high = self.scale_limits
         if counted <= static or not low <= messages / (counted - static) <= high:
             return None
         scale = messages / (counted - static)

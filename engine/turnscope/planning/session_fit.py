@@ -158,11 +158,12 @@ def _fit(
     billed = ((request, get_prompt_tokens(request)) for request in requests)  # an earlier pass had another prompt
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     counted, models = np.array(sizes, dtype=np.int64), [request.model for request in requests]
+    known_static = min(contents.system, contents.tools) < stop and not contents.lacks_tools(stop)
     fits = fit_requests(
         counted,
         recorded,
         models,
-        known_static=min(contents.system, contents.tools) < stop and not contents.lacks_tools(stop),
+        known_static=known_static,
         compactions=contents.compactions,
         mid_conversation=session.about.get(BEGINS_MID_CONVERSATION) is True,
         tools=contents.tools < stop,
@@ -173,7 +174,10 @@ def _fit(
         fits = add_remainders(fits, counted, recorded, models, added, images)
     if isinstance(recorded_whole := session.about.get(EXACT_REQUESTS), dict):
         inferred = frozenset(recorded_whole.get("inferred") or ())
-        return tuple(_fit_whole(replace(fit, inferred=inferred), requests, sizes, statics) for fit in fits)
+        fits = tuple(replace(fit, inferred=inferred, whole=True) for fit in fits)
+        return tuple(_fit_static(fit, requests, sizes, statics) for fit in fits)
+    if known_static and session.source != CHAT:  # what a chat sends is counted before it is billed, with one scale
+        return tuple(_fit_static(fit, requests, sizes, statics) for fit in fits)
     logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
     return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
 
@@ -185,25 +189,25 @@ def _list_stated(session: Session, count: int) -> list[int]:
     return stated[:count] if whole and all(isinstance(tokens, int) for tokens in stated) else []  # type: ignore[index,union-attr]
 
 
-def _fit_whole(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]) -> Fit:
-    """Return the fit where the log holds whole requests: system prompt and tools have a scale of their own.
+def _fit_static(fit: Fit, requests: Sequence[Request], sizes: Sequence[int], statics: Sequence[int]) -> Fit:
+    """Return the fit where the log holds system prompt and tools: they have a scale of their own.
 
     The request with the least conversation shows it. Otherwise these would seem to change with the conversation.
     """
-    whole, model = replace(fit, whole=True), requests[fit.start].model
+    model = requests[fit.start].model
     prompts = [(n, get_prompt_tokens(request)) for n, request in enumerate(requests[: len(statics)]) if request.model == model]
     billed = [(n, tokens - fit.hidden_tokens) for n, tokens in prompts if tokens > fit.hidden_tokens and statics[n]]
     billed = [row for row in billed if row[0] not in fit.inferred] or billed
     if not billed:
-        return whole
+        return fit
     least, tokens = max(billed, key=lambda row: statics[row[0]] / sizes[row[0]])
     static_scale = tokens / sizes[least]
     counted = sum(sizes[n] - statics[n] for n, _ in billed)
     scale = sum(tokens - static_scale * statics[n] for n, tokens in billed) / max(1, counted)
-    low, high = SCALE_LIMITS
-    if not (low <= static_scale <= high and low <= scale <= high):
-        return whole
-    return replace(whole, scale=scale, static_scale=static_scale)
+    low, high = fit.scale_limits
+    if not (SCALE_LIMITS[0] <= static_scale <= SCALE_LIMITS[1] and low <= scale <= high):
+        return fit
+    return replace(fit, scale=scale, static_scale=static_scale)
 
 
 def _measure_cut(fit: Fit, logged: Collection[int], recorded: Ints, sizes: Sequence[int]) -> Fit:

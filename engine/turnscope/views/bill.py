@@ -141,8 +141,8 @@ def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) ->
     """
     most, prompts = reconciled.cells[:, :-1], usages.sum(axis=1)
     stretch = most.sum(axis=1) / np.maximum(1, prompts)
-    hidden, scale = (
-        np.array([getattr(terms, name) for terms in reconciled.terms], dtype=np.float64) for name in ("hidden_tokens", "scale")
+    terms = np.array(
+        [(one.hidden_tokens, one.scale, one.get_scale(0), one.static) for one in reconciled.terms], dtype=np.float64
     )
     before, found = np.zeros_like(most), np.zeros((len(prompts), 3, len(CELLS)), dtype=np.int64)
     for how, edges in enumerate(np.cumsum(usages, axis=1).T):
@@ -150,23 +150,27 @@ def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) ->
         upto = np.where((usages[:, how] > 0)[:, None], most, before)
         if len(here):
             places = edges[here] * stretch[here]
-            upto[here] = _count_before(
-                here, places, trace=trace, hidden=hidden[here], scale=scale[here], least=before[here], most=most[here]
-            )
+            upto[here] = _count_before(here, places, trace, terms[here], least=before[here], most=most[here])
         found[:, how, :-1] = upto - before
         found[:, how, -1] = usages[:, how] - found[:, how, :-1].sum(axis=1)
         before = upto
     return found
 
 
-def _count_before(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
-    """Count how much of each cell lies before a position in each prompt, between `least` and `most`."""
-    counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
+def _count_before(rows: Ints, places: Floats, trace: Trace, terms: Floats, least: Ints, most: Ints) -> Ints:
+    """Count how much of each cell lies before a position in each prompt, between `least` and `most`.
+
+    `terms`: hidden tokens, scale, scale of system prompt and tools, and the counted tokens of these where they have their own.
+    """
+    hidden, scale, static_scale, static = terms.T
+    logged = np.maximum(0.0, places - hidden)
+    front = np.minimum(logged, static_scale * static)  # system prompt and tools come first
+    counted = front / np.where(static_scale == 0, np.inf, static_scale) + (logged - front) / np.where(scale == 0, np.inf, scale)
     plans, ledger = trace.plans, trace.ledger
     each = zip(rows.tolist(), counted.tolist(), strict=True)
     inside = np.array([spread_over_buckets(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
     found = np.empty_like(most)
-    found[:, :5] = np.minimum(np.rint(inside * scale[:, None]), most[:, :5])
+    found[:, :5] = np.minimum(np.rint(inside * np.column_stack([static_scale] * 2 + [scale] * 3)), most[:, :5])
     wholes = np.rint(places).astype(np.int64)
     left = wholes.copy()
     for cell in range(5, most.shape[1]):
