@@ -21,7 +21,7 @@ from turnscope.session.model import Part, Session
 from turnscope.session.thread import iter_descendants
 from turnscope.views.formats import list_formats
 
-from tests import plain_readings
+from tests import plain_messages, plain_readings
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMATS = ROOT / "engine" / "turnscope" / "docs" / "formats.md"
@@ -97,7 +97,7 @@ def compare_file(path: Path) -> Compared:
     pairs: dict[str, tuple[int, int]] = {}
     lost: list[str] = []
     if reading:
-        held = plain_readings.read_plainly(path, reading)
+        held = plain_readings.read_plainly(path, reading, plain_messages.COUNTS.get(format))
         calls = {str(b.raw.get("id")) for b in blocks if b.kind == "tool_use" and isinstance(b.raw, dict)}
         results = {str(b.raw.get("tool_use_id")) for b in blocks if b.kind == "tool_result" and isinstance(b.raw, dict)}
         if held.messages is not None:

@@ -28,7 +28,7 @@ class Reading:
     """Where a format keeps what. `calls` and `results`: ids. `usage`: finds tokens of prompts and of answers; None: not told.
 
     `select` leaves records out that are no part of the conversation. `fence`: what ends one text and begins another.
-    `messages`: what each message has once; (): the format has no record for each.
+    `messages`: what each message has once; (): `plain_messages` counts them.
     """
 
     words: Paths = ()
@@ -109,8 +109,8 @@ def fits(path: str, patterns: Paths) -> bool:
     )
 
 
-def read_plainly(path: Path, reading: Reading) -> Held:
-    """Read a file as `reading` says."""
+def read_plainly(path: Path, reading: Reading, count: Callable[[list[Any]], int | None] | None = None) -> Held:
+    """Read a file as `reading` says. `count`: counts messages where no record stands for each."""
     rows = load_rows(path)
     for agent in sorted((path.parent / path.stem / "subagents").glob("*.jsonl")):
         rows += load_rows(agent)
@@ -121,7 +121,7 @@ def read_plainly(path: Path, reading: Reading) -> Held:
     ]
     calls, results = ({str(held) for at, held in leaves if held and fits(at, ids)} for ids in (reading.calls, reading.results))
     messages = sum(fits(at, reading.messages) for at, _ in leaves) if reading.messages else None
-    return Held(words, calls, results, reading.usage(rows), messages)
+    return Held(words, calls, results, reading.usage(rows), count(rows) if count else messages)
 
 
 def _count(held: Any, *keys: str) -> int:
@@ -384,10 +384,19 @@ READINGS: dict[str, Reading] = {
         select=lambda rows: [_fill_in(sample, sample["attachments"]) for sample in _list_samples(rows)],
     ),
     "otel": Reading(
-        words=("*.messages.content.text", "*.choices.message.content", "*.observations.*put.{}.*content", "!*metadata*"),
+        words=(
+            "*.messages.content.text",
+            "*.choices.message.content",
+            *(f"observations.*put.{{}}.{at}" for at in ("system", "prompt", "content", "content.text", "messages.content")),
+            *(f"observations.*put.{{}}.{at}kwargs.content" for at in ("", "messages.", "output.")),
+            "observations.*put.{}.tools.function.description",
+            "!*metadata*",
+        ),
         usage=_sum_spans,
     ),
-    "tau-bench": Reading(words=("simulations.messages.content",), calls=("simulations.messages.tool_calls.id",)),
+    "tau-bench": Reading(
+        words=("simulations.messages.content", "info.environment_info.policy"), calls=("simulations.messages.tool_calls.id",)
+    ),
     "vercel-ui": Reading(words=("input.lastMessage.parts.text", "writes.parts.text")),
     "task-folder": Reading(
         words=("content.text", "content", "text"),

@@ -477,6 +477,9 @@ def test_specstory(tmp_path: Path) -> None:
     assert [texts(branch)[-1] for branch in session.branches] == ["aside"]
     (tmp_path / "a.md").write_text(SPECSTORY)
     assert list_claims(tmp_path / "a.md") == ["specstory"]
+    (tmp_path / "b.md").write_text(f"{SPECSTORY.partition('_**')[0]}```\n_**User**_\n```\n")  # a header in a fence alone
+    with pytest.raises(turnscope.errors.TurnscopeError, match="holds no message"):
+        turnscope.load(tmp_path / "b.md")
     opened = SPECSTORY.replace("\nseen\n```", "\nseen\n")  # a fence that nothing closes is none
     assert texts(threads(opened.encode(), "a.md")[0].session)[-1] == "done"
 

@@ -90,6 +90,25 @@ def test_a_stream_is_the_message_that_it_makes(tmp_path: Path) -> None:
     assert (texts(failed), [note.what for note in failed.notes]) == (["h"], ["the stream ended: no credit"])
 
 
+def test_a_call_that_was_denied_has_a_result_which_says_why() -> None:
+    asked = {"type": "tool-approval-request", "approvalId": "ask", "toolCallId": "c"}
+    told = {"type": "tool-approval-response", "approvalId": "ask", "approved": False, "reason": "not today"}
+    denied = open_value([*CHUNKS[:7], asked, told, {"type": "tool-output-denied", "toolCallId": "c"}, *CHUNKS[8:]])
+    assert list_blocks(denied) == [*SAID[1:3], ("user", "tool_result", "not today"), SAID[4]]
+    assert denied.notes == ()
+
+
+def test_pieces_of_what_never_began_are_no_message() -> None:
+    lost = [
+        {"type": "tool-input-delta", "toolCallId": "x", "inputTextDelta": "{"},
+        {"type": "text-delta", "id": "x", "delta": "a"},
+    ]
+    session = open_value([*CHUNKS, *lost])
+    assert list_blocks(session) == SAID[1:]
+    notes = "; ".join(note.what for note in session.notes)
+    assert all(f"'{one['type']} of a part that never began'" in notes for one in lost)
+
+
 def test_it_is_claimed_by_one_importer_alone_and_nothing_breaks(tmp_path: Path) -> None:
     for value in (CHAT, OLD, CHUNKS):
         (tmp_path / "made.json").write_bytes(data_of(value))

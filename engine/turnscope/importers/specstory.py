@@ -48,7 +48,7 @@ def _iter_messages(text: str) -> Iterator[tuple[re.Match[str], str, int]]:
     fenced = _find_fenced(lines)
     heads = [(at, found) for at, line in enumerate(lines) if at not in fenced and (found := HEADER.match(line))]
     stops = [*(at for at, _ in heads[1:]), len(lines)]
-    for (at, header), stop in zip(heads, stops, strict=True):
+    for (at, header), stop in zip(heads, stops, strict=False):  # without a header there is a stop all the same
         yield header, "\n".join(lines[n] for n in range(at + 1, stop) if lines[n] != "---" or n in fenced), at + 1
 
 

@@ -32,11 +32,6 @@ CHUNKS = (
     "tool-input-available",
     "error",
 )
-TOOL_STATES = {
-    "tool-output-available": "output-available",
-    "tool-output-error": "output-error",
-    "tool-input-error": "output-error",
-}
 Value = Mapping[str, Any]
 
 
@@ -86,7 +81,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     whole = list(messages)
     if chunks:
         last = whole.pop() if whole and as_mapping(whole[-1]).get("role") == "assistant" else {}
-        whole.append(_join_chunks(as_rows(chunks), as_mapping(last), builder))
+        whole.append(_join_chunks(as_rows(chunks), as_mapping(last), builder, passed))
     nodes: list[Node] = []
     for number, message in enumerate(as_rows(whole)):
         if message.get("role") in ROLES:
@@ -166,39 +161,37 @@ def _convert_tool(call: Value, name: str) -> tuple[list[JSON], list[JSON]]:
     arguments = next((call[key] for key in ("input", "rawInput", "args") if call.get(key) is not None), None)
     use = make_call(id, name, arguments, "server_tool_use" if server else "tool_use")
     output = next((call[key] for key in ("output", "result", "errorText") if call.get(key) is not None), None)
-    denied = as_mapping(call.get("approval")).get("approved") is False
+    denied = call.get("state") == "output-denied" or as_mapping(call.get("approval")).get("approved") is False
     if output is None and not denied:
         return [use], []
     failed = denied or call.get("errorText") is not None
-    result = make_result(id, output if output is not None else as_text(as_mapping(call["approval"]).get("reason")), failed)
+    result = make_result(id, output if output is not None else as_text(as_mapping(call.get("approval")).get("reason")), failed)
     return ([use, result], []) if server else ([use], [result])
 
 
-def _join_chunks(chunks: Sequence[Value], last: Value, builder: Builder) -> dict[str, Any]:
+def _join_chunks(chunks: Sequence[Value], last: Value, builder: Builder, passed: SkippedRecords) -> dict[str, Any]:
     """Join the chunks of a stream into the message that the interface shows."""
     message: dict[str, Any] = {**last, "role": "assistant", "parts": [dict(part) for part in as_rows(last.get("parts"))]}
     parts: list[dict[str, Any]] = message["parts"]
     open_: dict[tuple[str, str], dict[str, Any]] = {}
     tools = {as_text(part.get("toolCallId")): part for part in parts if "toolCallId" in part}
     for chunk in chunks:
-        kind, fields = (
-            as_text(chunk.get("type")),
-            {key: value for key, value in chunk.items() if key not in ("type", "dynamic")},
-        )
+        kind = as_text(chunk.get("type"))
         base, _, step = kind.rpartition("-")
-        tool = tools.get(as_text(chunk.get("toolCallId")))
         if kind == "start-step":
             parts.append({"type": "step-start"})
         elif base in ("text", "reasoning") and step == "start":
             open_[base, as_text(chunk.get("id"))] = part = {"type": base, "text": ""}
             parts.append(part)
         elif base in ("text", "reasoning") and step == "delta":
-            open_.get((base, as_text(chunk.get("id"))), {"text": ""})["text"] += as_text(chunk.get("delta"))
-        elif kind.startswith("tool-") and "toolCallId" in chunk:
-            if tool is None:
-                tool = tools[as_text(chunk.get("toolCallId"))] = {"type": f"tool-{as_text(chunk.get('toolName'))}"}
-                parts.append(tool)
-            tool |= {key: value for key, value in fields.items() if key != "inputTextDelta"}
+            if part := open_.get((base, as_text(chunk.get("id"))), {}):
+                part["text"] += as_text(chunk.get("delta"))
+            else:
+                passed.add(f"{kind} of a part that never began", chunk)
+        elif kind == "tool-input-delta" and as_text(chunk.get("toolCallId")) not in tools:
+            passed.add(f"{kind} of a part that never began", chunk)
+        elif kind.startswith("tool-"):
+            _change_call(kind, chunk, tools, parts)
         elif kind in ("start", "finish", "message-metadata"):
             message["id"] = chunk.get("messageId") or message.get("id")
             message["metadata"] = {**as_mapping(message.get("metadata")), **as_mapping(chunk.get("messageMetadata"))}
@@ -211,11 +204,36 @@ def _join_chunks(chunks: Sequence[Value], last: Value, builder: Builder) -> dict
     return message
 
 
+def _change_call(kind: str, chunk: Value, tools: dict[str, dict[str, Any]], parts: list[dict[str, Any]]) -> None:
+    """Change the part of the call that a chunk tells of; a new call is a new part.
+
+    Args:
+        kind: The chunk's type.
+        chunk: The chunk.
+        tools: Parts of calls by their ids.
+        parts: All parts of the message.
+    """
+    if kind == "tool-approval-response":  # it names what was asked, not the call
+        asked = (one for one in tools.values() if as_mapping(one.get("approval")).get("id") == chunk.get("approvalId"))
+        for tool in asked:
+            tool["approval"] |= {"approved": chunk.get("approved"), "reason": chunk.get("reason")}
+        return
+    id = as_text(chunk.get("toolCallId"))
+    if "toolCallId" in chunk and id not in tools:
+        tools[id] = {"type": f"tool-{as_text(chunk.get('toolName'))}"}
+        parts.append(tools[id])
+    if "toolCallId" in chunk:
+        tools[id] |= {key: value for key, value in chunk.items() if key not in ("type", "dynamic", "inputTextDelta")}
+        tools[id] |= {"state": "output-denied"} if kind == "tool-output-denied" else {}
+        tools[id] |= {"approval": {"id": chunk.get("approvalId")}} if kind == "tool-approval-request" else {}
+
+
 IMPORTER = Importer(
     NAME,
     "Vercel AI SDK messages (JSON) or their stream",
     sniff,
     read,
+    version=2,
     suffixes=(".json", ".jsonl"),
     wants="messages with `parts`, nor chunks such as text-delta",
     right="each step of an answer as a request; calls with what came back",
