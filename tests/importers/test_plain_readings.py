@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import SHARED
 from formats_table import compare_file, list_files
-from plain_messages import COUNTS
-from plain_readings import READINGS
+
+from tests.plain_messages import COUNTS
+from tests.plain_readings import READINGS
 
 FILES = [path for path in list_files() if path.name != "api_conversation_history.json"]
 

@@ -214,11 +214,11 @@ def _change_call(kind: str, chunk: Value, tools: dict[str, dict[str, Any]], part
         parts: All parts of the message.
     """
     if kind == "tool-approval-response":  # it names what was asked, not the call
-        told = {"approved": chunk.get("approved"), "reason": chunk.get("reason")}
+        decision = {"approved": chunk.get("approved"), "reason": chunk.get("reason")}
         for tool in tools.values():
             request = as_mapping(tool.get("approval"))
             if request and request.get("id") == chunk.get("approvalId"):
-                tool["approval"] = {**request, **told}
+                tool["approval"] = {**request, **decision}
         return
     id = as_text(chunk.get("toolCallId"))
     if "toolCallId" in chunk and id not in tools:
