@@ -11,7 +11,8 @@ import pytest
 import turnscope
 from conftest import shared
 from importers import exact_log
-from turnscope.library.checking import Limits, check
+from turnscope.library.checking import Limits, check, list_entries
+from turnscope.library.discovery import find_sources
 from turnscope.planning.render import build_body
 from turnscope.reading.registry import find_related
 from turnscope.reading.source import Source
@@ -238,3 +239,27 @@ def test_redacted_thinking_has_the_size_that_its_signature_tells(tmp_path: Path)
     (block,) = [block for block in session.blocks if block.kind == "thinking"]
     assert block.text == ""
     assert 290 < turnscope.replay(session).ledger.count_tokens(block.at, block.at + 1) < 320
+
+
+@pytest.mark.parametrize("name", ["both", "both.zip"])
+def test_a_session_and_its_bodies_are_listed_and_counted_once(tmp_path: Path, name: str) -> None:
+    write_bare(tmp_path / "both", tmp_path / "both" / "raw")
+    shutil.make_archive(str(tmp_path / "both"), "zip", tmp_path / "both")
+    (session,) = turnscope.load_all(tmp_path / name)
+    assert session.source == "claude-code"
+    assert describe_exactness(session).bodies == 4
+    if name == "both":
+        assert [path.name for path in find_sources(tmp_path / name)] == ["s1.jsonl"]
+        assert [Path(each).name for each in list_entries(tmp_path / name)] == ["s1.jsonl"]
+
+
+def test_bodies_without_their_transcript_are_listed(tmp_path: Path) -> None:
+    write_bare(tmp_path / "both", tmp_path / "both" / "raw")
+    index = tmp_path / "both" / "raw" / "index.jsonl"
+    index.write_text(index.read_text("utf-8").replace('"s1"', '"s2"', 2), encoding="utf-8")
+    assert {path.name for path in find_sources(tmp_path / "both")} == {"s1.jsonl", "index.jsonl"}
+    assert {entry.id.rpartition("/")[2] for entry in turnscope.entries(tmp_path / "both")} == {"s1.jsonl", "index.jsonl#s2"}
+    assert {entry.id for entry in turnscope.entries(tmp_path / "both" / "raw")} == {"s1", "s2"}
+    (tmp_path / "both" / "tool" / "projects" / "place" / "s1.jsonl").unlink()
+    assert [path.name for path in find_sources(tmp_path / "both")] == ["index.jsonl"]
+    assert len([*turnscope.entries(tmp_path / "both")]) == 2

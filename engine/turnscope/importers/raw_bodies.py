@@ -31,16 +31,31 @@ ENDS = (".request.json", ".response.json")
 
 
 def sniff(source: Source) -> int:
-    index = source if source.kind == "file" else source.open_sibling(INDEX)
+    index = _find_index(source)
     first = index.first if index is not None else ()
     named = (record for record in first if isinstance(record, dict) and record.get("session_id"))
     return 95 if any(isinstance(record.get("request_file"), str) for record in named) else 0
+
+
+def _find_index(source: Source) -> Source | None:
+    """The index of a folder, or of a body in it; any other file itself."""
+    return source if source.kind == "file" and not source.path.name.endswith(ENDS) else source.open_sibling(INDEX)
 
 
 def find_main_path(path: Path) -> Path:
     """A body opens as the log that it is a part of."""
     index = path.with_name(INDEX)
     return index if path.name.endswith(ENDS) and index.is_file() else path
+
+
+def find_transcripts(source: Source) -> dict[str, str]:
+    """The sessions of an index, each with the name of its transcript, which gets the bodies. A body stands in the index."""
+    if source.path.name.endswith(ENDS) and source.kind == "file" and sniff(source):
+        return {"": INDEX}
+    if source.path.name != INDEX or source.kind != "file" or not sniff(source):
+        return {}
+    named = (as_text(as_mapping(record).get("session_id")) for record, _ in source.iter_records())
+    return {id: f"{id}.jsonl" for id in named if id}
 
 
 def list_entries(source: Source) -> Iterator[Entry]:
@@ -76,7 +91,7 @@ def _gather(source: Source) -> dict[str, Conversations]:
     if "raw-bodies" not in source.cache:
         calls: dict[str, list[Call | Note]] = {}
         named: set[str] = set()
-        for record, line in (source if source.kind == "file" else source.open_sibling(INDEX) or source).iter_records():
+        for record, line in (_find_index(source) or source).iter_records():
             if isinstance(record, dict) and isinstance(record.get("request_file"), str):
                 named.add(record["request_file"])
                 calls.setdefault(as_text(record.get("session_id")), []).extend(_read_call(source, record, line))
@@ -138,6 +153,7 @@ IMPORTER = Importer(
     read,
     list_entries,
     part_of=find_main_path,
+    repeats=find_transcripts,
     suffixes=(".json", ".jsonl"),
     wants="`index.jsonl` whose lines name `session_id` and `request_file`",
     right="every body as it was sent, under the id of the transcript's session; subagents",

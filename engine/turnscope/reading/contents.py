@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from msgspec import structs
 
@@ -45,15 +45,33 @@ def list_entries(source: Source) -> Iterator[Entry]:
     if not may_hold_files(source):
         claim(source)  # says what would be read
     empty = True
-    for name, file, inner in find_files(source):
-        for entry in _list_nested(file, inner):
-            empty = False
-            id = f"{name}{INSIDE}{entry.id}" if entry.id else name
-            yield structs.replace(entry, id=id, title=entry.title or name)
+    for entry in _list_inside(source):
+        empty = False
+        yield entry
     if empty and source.kind == "zip":
         claim(source)
     elif empty:
         raise make_no_session_error(source)
+
+
+def _list_inside(source: Source) -> Iterator[Entry]:
+    """List the conversations of the files inside, each once: what another listed file holds as well comes from that one."""
+    names = set[str]()
+    held: list[tuple[str, Entry]] = []  # each with the name of the file that may hold it as well
+    for name, file, importer in find_files(source):
+        names.add(PurePath(name).name)
+        repeated = guard_own(importer).repeats(file)
+        if "" in repeated:
+            held.append((repeated[""], Entry(name, name, file.modified_at, file.size)))
+            continue
+        for entry in _list_nested(file, importer):
+            id = f"{name}{INSIDE}{entry.id}" if entry.id else name
+            named = structs.replace(entry, id=id, title=entry.title or name)
+            if entry.id in repeated:
+                held.append((repeated[entry.id], named))
+            else:
+                yield named
+    yield from (entry for whole, entry in held if whole not in names)
 
 
 def _list_nested(file: Source, importer: Importer) -> Iterator[Entry]:

@@ -6,7 +6,7 @@ that concerns no single file (where a tool keeps its sessions, which files belon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from turnscope.errors import ImporterError, TurnscopeError
 from turnscope.extensions import check_type, describe, report_problem
-from turnscope.reading.importer import Follower, Importer, Place
+from turnscope.reading.importer import Follower, Importer, Place, repeat_nothing
 from turnscope.reading.source import Entry, Source
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -58,6 +58,7 @@ def guard_importer(value: object, package: str) -> Importer:
         finds=guard.finds if package else importer.finds,
         related=guard.related,
         part_of=guard.part_of if package else importer.part_of,
+        repeats=guard.repeats if importer.repeats is not repeat_nothing else repeat_nothing,
         follow=guard.follow if importer.follow else None,
         package=package,
     )
@@ -99,6 +100,13 @@ class _Guard:
 
     def related(self, source: Source) -> Iterable[Source]:
         return self.ask("related", lambda: [check_type(file, Source) for file in self.importer.related(source)], [])
+
+    def repeats(self, source: Source) -> Mapping[str, str]:
+        return self.ask(
+            "repeats",
+            lambda: {check_type(id, str): check_type(name, str) for id, name in self.importer.repeats(source).items()},
+            {},
+        )
 
     def part_of(self, path: Path) -> Path:
         return self.ask("part_of", lambda: check_type(self.importer.part_of(path), Path), path)

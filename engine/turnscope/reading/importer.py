@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +45,11 @@ def _find_none(_source: Source) -> Iterable[Source]:
     return ()
 
 
+def repeat_nothing(_source: Source) -> Mapping[str, str]:
+    """Give no conversation: what a format's files hold stands nowhere else."""
+    return {}
+
+
 class Follower(Protocol):
     """A source that may grow, and what was read of it so far."""
 
@@ -65,6 +70,8 @@ class Importer:
         finds: Lists where the tool keeps its files on a machine.
         related: Lists the other files that belong to a source's sessions.
         part_of: Gives the path that opens instead of a file that is part of a session.
+        repeats: Gives the conversations of a source that another file holds as well, and more of them: by id ("" = all
+            of them), that file's name. Where both are listed, that file stands for both.
         suffixes: Endings of the files that are read inside an archive or a folder that is opened.
         names: Patterns of the paths that are listed from a folder without being read, as `PurePath.match` takes them; () =
             every file with one of the endings.
@@ -84,6 +91,7 @@ class Importer:
     finds: Callable[[Machine], Iterable[Place]] = _find_nowhere
     related: Callable[[Source], Iterable[Source]] = _find_none
     part_of: Callable[[Path], Path] = _open_itself
+    repeats: Callable[[Source], Mapping[str, str]] = repeat_nothing
     suffixes: tuple[str, ...] = (".json", ".jsonl")
     names: tuple[str, ...] = ()
     follow: Callable[[Path], Follower] | None = None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from turnscope.errors import ExtensionError
+from turnscope.errors import ExtensionError, TurnscopeError
 from turnscope.extensions import find_extensions, load_extension, report_problem
 from turnscope.reading.guards import guard_importer, guard_own
-from turnscope.reading.importer import Importer, Place
+from turnscope.reading.importer import Importer, Place, repeat_nothing
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
 
@@ -58,16 +59,35 @@ def find_session_path(path: Path) -> Path:
 
 
 def find_session_paths(files: Iterable[Path]) -> Iterator[Path]:
-    """Yield the paths under which files open, each once; files whose names no tool uses are left out. No file is read."""
+    """Yield the paths under which files open, each once; files whose names no tool uses are left out.
+
+    So is a file whose sessions all stand in other ones of these. Only a file that may be such a one is read.
+    """
     plain = {".zip", ".gz"}.union(*(importer.suffixes for importer in find_importers() if not importer.names))
     patterns = [name for importer in find_importers() for name in importer.names]
-    seen = set[Path]()
+    repeating = [importer for importer in find_importers() if importer.repeats is not repeat_nothing]
+    seen, held = set[Path](), dict[Path, set[str]]()
     for file in files:
         if file.suffix in plain or any(file.match(pattern) for pattern in patterns):
             path = find_session_path(file)
-            if path not in seen:
-                seen.add(path)
+            if path in seen:
+                continue
+            seen.add(path)
+            if whole := {*_list_repeated(path, repeating)}:
+                held[path] = whole
+            else:
                 yield path
+    names = {path.name for path in seen}
+    yield from (path for path, whole in held.items() if not whole <= names)
+
+
+def _list_repeated(path: Path, importers: Iterable[Importer]) -> Iterable[str]:
+    """The names of the files that hold the sessions of a path as well; none where it has sessions of its own."""
+    for importer in importers:
+        with suppress(OSError, TurnscopeError, RecursionError):
+            if found := guard_own(importer).repeats(Source(path)):
+                return found.values()
+    return ()
 
 
 def find_places(machine: Machine) -> Iterator[tuple[Importer, Place]]:
