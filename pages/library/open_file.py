@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import streamlit as st
+from turnscope.views.log_facts import list_log_facts
 
 from pages.library import upload
 from pages.parts import cache, cards, opening
@@ -65,6 +66,18 @@ def _draw_table(
     picked = chosen["selection"]["rows"]
     if picked and 0 <= picked[0] < len(ids):
         upload.show_session(ids[picked[0]])
+
+
+def draw_log_facts(shown: opening.ShownSession) -> None:
+    """What the log says of the session that is open besides its messages, as it names it; nothing where it says nothing."""
+    facts = list_log_facts(shown.opened.session)
+    if not facts:
+        return
+    body = "".join(
+        f'<div class="ts-note ts-fact"><span class="ts-faint">{escape(name)}</span><span>{escape(value)}</span></div>'
+        for name, value in facts
+    )
+    st.html(cards.render_panel("What the log says of the session", body, f"{len(facts):,} entries"))
 
 
 def draw_notes(shown: opening.ShownSession) -> None:

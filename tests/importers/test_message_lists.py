@@ -137,6 +137,9 @@ def test_a_list_whose_messages_tell_tokens_and_one_under_a_key() -> None:
     for value in (counted, {"messages": rows}):
         session = open_value(value)
         assert ([block.text for block in session.blocks], len(session.requests)) == (["a", "b", "a", "b"], 2)
+    named = open_value({"model": "gpt-4o", "messages": rows})
+    assert [request.model for request in named.requests] == ["gpt-4o", "gpt-4o"]
+    assert len(open_value({"model": "gpt-4o", "messages": rows, "temperature": 1}).requests) == 1, "a request as it was sent"
     assert len(open_value({"messages": rows[:3]}).requests) == 1, "a request that waits for its answer"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 import turnscope
 from formats import data_of, database, list_claims, output_tokens, prompt_tokens, survives, texts, threads
+from turnscope.errors import TurnscopeError
 from turnscope.importers.thread_tables import IMPORTER
+from turnscope.reading.registry import find_session_paths
 
 USED = {"input_tokens": 30, "output_tokens": 7, "model": "m-1"}
 ROWS: list[dict[str, Any]] = [
@@ -71,3 +74,96 @@ def test_a_database_lists_its_threads(tmp_path: Path) -> None:
 def test_nothing_breaks() -> None:
     assert survives(ROWS, lines=True, count=40)
     assert survives(ROWS, count=40)
+
+
+CREATED = """
+CREATE TABLE public.conversation_messages (
+    id integer NOT NULL,
+    thread_id text DEFAULT 'x'::text,
+    role text,
+    content text,
+    metadata jsonb,
+    created_at timestamp with time zone,
+    CONSTRAINT roles CHECK ((role <> ''::text))
+);
+
+CREATE TABLE public.conversation_threads (
+    id text NOT NULL,
+    user_id text,
+    title text
+);
+
+"""
+HEAD = "--\n-- PostgreSQL database dump\n--\n\nSET client_encoding = 'UTF8';\n"
+HARD = "tab\there; 'quoted'\nINSERT INTO public.conversation_messages VALUES (9, 'a', 'user', 'no', NULL, NULL);\n\\. \\N end"
+STORED = [{**row, "content": HARD if row["id"] == 1 else row["content"]} for row in ROWS]
+NAMES = ["id", "thread_id", "role", "content", "metadata", "created_at"]
+THREAD = {"id": "a", "user_id": "u-42", "title": "It's odd"}
+
+
+def list_values(row: dict[str, Any]) -> list[str | None]:
+    return [json.dumps(row[name]) if name == "metadata" else str(row[name]) for name in NAMES]
+
+
+def dump_copied() -> bytes:
+    """As `pg_dump` writes tables; see "Text Format" of COPY in PostgreSQL's manual."""
+    escapes = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+    def block(table: str, names: list[str], rows: list[list[str | None]]) -> str:
+        lines = ("\t".join("\\N" if one is None else one.translate(escapes) for one in row) for row in rows)
+        return f"COPY public.{table} ({', '.join(names)}) FROM stdin;\n" + "".join(f"{line}\n" for line in lines) + "\\.\n\n\n"
+
+    messages = block("conversation_messages", NAMES, [list_values(row) for row in STORED])
+    return (HEAD + CREATED + messages + block("conversation_threads", [*THREAD], [[*THREAD.values()]])).encode()
+
+
+def dump_inserted(*, columns: bool, several: bool = False) -> bytes:
+    """As `pg_dump --inserts`, `--column-inserts` and `--rows-per-insert` write tables."""
+
+    def quote(value: str | None) -> str:
+        if value is None:
+            return "NULL"
+        return value if value.isdecimal() else "'" + value.replace("'", "''") + "'"
+
+    def write(table: str, names: list[str], rows: list[list[str | None]]) -> str:
+        named = f" ({', '.join(names)})" if columns else ""
+        values = [f"({', '.join(map(quote, row))})" for row in rows]
+        groups = [",\n\t".join(values)] if several else values
+        gap = "\n\t" if several else " "
+        return "".join(f"INSERT INTO public.{table}{named} VALUES{gap}{group};\n" for group in groups)
+
+    other = "INSERT INTO public.notes VALUES (1, 'x\n" + "INSERT INTO public.conversation_messages VALUES (7);\n');\n"
+    messages = write("conversation_messages", NAMES, [list_values(row) for row in STORED])
+    return (HEAD + CREATED + other + messages + write("conversation_threads", [*THREAD], [[*THREAD.values()]])).encode()
+
+
+DUMPS = [dump_copied(), *(dump_inserted(columns=c, several=s) for c, s in ((False, False), (True, False), (False, True)))]
+
+
+@pytest.mark.parametrize("data", DUMPS, ids=["copy", "inserts", "columns", "rows"])
+def test_a_dump_of_postgresql_holds_what_the_tables_hold(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "dump.sql"
+    path.write_bytes(data)
+    assert list_claims(path) == [IMPORTER.name]
+    one, two = turnscope.load_all(path)
+    assert (one.id, texts(one), texts(two)) == ("a", [HARD, 'done,\n"so"'], ["hi", "cut o"])
+    assert (prompt_tokens(one), output_tokens(one), one.requests[0].model) == (30, 7, "m-1")
+    assert (one.title, one.about["user_id"], two.requests[0].stop_reason) == ("It's odd", "u-42", "interrupted")
+    assert [Path(each).name for each in find_session_paths([path])] == ["dump.sql"]
+    for cut in range(0, len(data), 97):
+        with suppress(TurnscopeError):
+            turnscope.load_all(write(tmp_path / "cut.sql", data[:cut]))
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_the_user_and_the_title_of_a_thread(tmp_path: Path) -> None:
+    tables = {"conversation_threads": [THREAD], "conversation_messages": ROWS}
+    for path in (database(tmp_path / "x.db", tables), write(tmp_path / "x.json", data_of(tables))):
+        one = next(session for session in turnscope.load_all(path) if session.id == "a")
+        assert (one.title, one.about["user_id"]) == ("It's odd", "u-42")
+    repeated = write(tmp_path / "rows.json", data_of([{**row, "user_id": "u-7"} for row in ROWS]))
+    assert turnscope.load(repeated).about == {"user_id": "u-7"}

@@ -210,6 +210,29 @@ def test_the_messages_of_chainreviews_screen_keep_the_thoughts_that_its_history_
     assert "are not those that were sent" in edited.notes[0].what
 
 
+@pytest.mark.parametrize("screen", [True, False])
+def test_a_chainreview_file_that_was_opened_is_written_again_without_loss(tmp_path: Path, screen: bool) -> None:
+    thought = {"type": "thinking", "thinking": "hm"}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "done"}]}
+    shown = {**answer, "content": [thought, *answer["content"]]} if screen else {"role": "status", "text": "Reading.", "ts": 5}
+    go = {"role": "user", "content": [{"type": "text", "text": "go"}]}
+    stored = {
+        "id": "s",
+        "createdAt": "2026-01-01T00:00:00Z",
+        "updatedAt": "2026-01-02T00:00:00Z",
+        "repoPath": "/w",
+        "reviewRunId": "run-7",
+        "tokenCount": 1_234,
+        "condensedSummary": "so far",
+        "apiHistory": [go, answer],
+        "uiMessages": [go, shown],
+        "findings": [{"id": "f1", "text": "odd"}],
+    }
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(stored))
+    assert export_formats.to_chainreview(turnscope.load(path)) == stored
+
+
 def test_a_broken_line_of_an_export_is_said_and_no_exception(tmp_path: Path) -> None:
     made = export_formats.list_formats()["jsonl"].encode(turnscope.load(SAMPLES / "cache-goes-cold.jsonl"))
     for n, cut in enumerate((made[: len(made) // 2], made.replace(b'"message"', b'"massage"', 3), made.splitlines()[0])):

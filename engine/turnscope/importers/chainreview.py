@@ -36,6 +36,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     elif shown:
         what = f"{len(shown)} messages of the screen are not those that were sent ({len(history)}), which are read"
         builder.add_note("info", 0, what)
+        builder.about["uiMessages"] = shown
     nodes = list(make_nodes(history, lambda _: {}, passed))
     summary = as_text(document.get("condensedSummary"))
     lead = [NodeMessage("user", summary, "summary", "summary")] if summary else []
@@ -53,5 +54,5 @@ IMPORTER = Importer(
     wants="`api_history` of a review session",
     right="the condensed summary before the history; thinking from the messages of the screen; the recorded token count",
     sample=False,
-    version=3,
+    version=4,
 )

@@ -22,6 +22,7 @@ from turnscope.session.model import Session
 from turnscope.session.thread import Thread
 
 NAME = "openai-chat"
+NAMED = {"model"}  # what a saved conversation may have beside its messages
 
 
 def sniff(source: Source) -> int:
@@ -38,21 +39,24 @@ def list_entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     if _is_history(source):
-        messages = source.document["messages"] if isinstance(source.document, dict) else source.document
-        return Thread(_build_history(messages, source.path.stem))
+        saved = source.document if isinstance(source.document, dict) else {"messages": source.document}
+        return Thread(_build_history(saved["messages"], source.path.stem, as_text(saved.get("model"))))
     return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
 
 
 def _is_history(source: Source) -> bool:
-    """A saved conversation without its requests: a list of messages, alone or under `messages`, that ends in an answer."""
+    """A saved conversation without its requests: a list of messages, alone or under `messages`, that ends in an answer.
+
+    Its model may stand beside `messages`, but nothing else that a request has.
+    """
     document = source.document
-    if isinstance(document, dict) and document.keys() == {"messages"} and isinstance(document["messages"], list):
+    if isinstance(document, dict) and document.keys() - NAMED == {"messages"} and isinstance(document["messages"], list):
         found = document["messages"]
         return is_bare_list(found) and found[-1]["role"] == "assistant"
     return isinstance(document, list) and is_bare_list(document) and any(m["role"] == "assistant" for m in document)
 
 
-def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
+def _build_history(messages: list[dict[str, Any]], stem: str, model: str) -> Session:
     """Each answer had a request of its own, with all that stands before it."""
     body = convert_body({"messages": messages})
     prompts = [extract_text(m["content"]) for m in body["messages"] if m["role"] == "user"]
@@ -63,7 +67,7 @@ def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
         extra = {key: value for key, value in message.items() if key not in ("role", "content")}
         draft = builder.add_message(message["role"], message["content"], extra=extra, fence=message["role"] == "system")
         if message["role"] == "assistant":
-            builder.set_request(draft)
+            builder.set_request(draft, model=model)
     builder.add_note(
         "info", 0, "a list of messages without requests: each answer is taken to have seen all that stands before it"
     )
@@ -97,6 +101,6 @@ IMPORTER = Importer(
     list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     wants="body with `messages` for chat completions, bare or with its response",
-    version=2,
+    version=3,
     right="recorded bodies laid along each other; calls and results paired",
 )

@@ -77,7 +77,8 @@ class _Chat:
             case kind if not node.messages:
                 self.passed.add(kind or record.get("type"), record, line)
         self.before = at if node.messages else self.before
-        self.nodes.setdefault(id, node)
+        if node.messages or node.cut or as_text(record.get("uuid")):  # a line that is in no tree is no end of one
+            self.nodes.setdefault(id, node)
 
     def _make_messages(self, record: Record, at: float | None) -> list[NodeMessage]:
         parts = as_mapping(record.get("message")).get("parts")
@@ -200,4 +201,5 @@ IMPORTER = Importer(
     suffixes=(".jsonl",),
     wants="record with `uuid` and `sessionId` whose message holds `parts`",
     right="compressions with the history that they left; rewinds as branches; requests outside the chat",
+    version=2,
 )

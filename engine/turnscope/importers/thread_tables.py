@@ -1,7 +1,8 @@
-"""Conversations in the tables `conversation_threads` and `conversation_messages`: SQLite, or rows as CSV, JSON or JSON lines.
+"""Conversations in the tables `conversation_threads` and `conversation_messages`: SQLite, a dump of PostgreSQL, or rows as CSV,
+JSON or JSON lines.
 
-Usage and model stand in an answer's metadata, as does `status: "interrupted"`. Longer than a
-mapping because of five holders. From the specification; no real sample exists.
+Usage and model stand in an answer's metadata, as does `status: "interrupted"`; title and user in the row of the thread. Longer
+than a mapping because of six holders. From the specification; no real sample exists.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from io import StringIO
 from typing import Any
 
 from turnscope.importers import Importer
+from turnscope.reading import postgres_dump
 from turnscope.reading.calls import as_text, parse_if_json, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.messages import make_nodes
@@ -19,7 +21,7 @@ from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder
-from turnscope.session.model import Note
+from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 from turnscope.session.usage import parse_usd
 
@@ -29,6 +31,8 @@ LISTED = (
     "select thread_id, max(created_at) as at, sum(role = 'assistant') as n from conversation_messages "
     "group by thread_id order by at desc"
 )
+MESSAGES, THREADS = "conversation_messages", "conversation_threads"
+FACTS = ("user_id", "created_at", "updated_at")  # columns of a thread that are kept
 LONGEST = 1 << 28  # characters of a cell
 Row = Mapping[str, Any]
 
@@ -38,6 +42,8 @@ def sniff(source: Source) -> int:
         return 90 if "conversation_messages" in source.list_tables() else 0
     if source.kind != "file":
         return 0
+    if _is_dump(source):
+        return 90
     document = source.document
     if isinstance(document, dict) and "conversation_messages" in document:
         return 90
@@ -48,8 +54,39 @@ def sniff(source: Source) -> int:
     return 85 if isinstance(first, dict) and first.keys() >= COLUMNS and first.keys() & {"created_at", "metadata"} else 0
 
 
+def _is_dump(source: Source) -> bool:
+    """Whether a file is a dump of PostgreSQL with the table of messages."""
+    if not source.head.lstrip(b"\xef\xbb\xbf \r\n").startswith(postgres_dump.HEADS):
+        return False
+    return any(each + MESSAGES.encode() in source.data for each in (b"COPY public.", b"INTO public.", b"COPY ", b"INTO "))
+
+
+def _find_thread(source: Source, id: str) -> Row:
+    """The row of a thread; an empty one where the file has none."""
+    if source.kind == "sqlite":
+        rows: list[Any] = list(source.query("select * from conversation_threads")) if THREADS in source.list_tables() else []
+    elif _is_dump(source):
+        rows = list(postgres_dump.iter_rows(source.data.decode("utf-8", "replace"), THREADS))
+    else:
+        rows = as_rows(as_mapping(source.document).get(THREADS))
+    found = (row for row in rows if isinstance(row, Mapping) and id in (str(row.get("id")), str(row.get("thread_id"))))
+    return next(found, {})
+
+
+def _describe_thread(source: Source, rows: list[Row], id: str) -> dict[str, JSON]:
+    """What is known of a thread: from its row, or from columns that its messages repeat."""
+    thread = _find_thread(source, id)
+    known = {key: thread[key] for key in FACTS if isinstance(thread.get(key), (str, int)) and thread[key]}
+    users = (row.get("user_id") for row in rows)
+    user = next((user for user in users if isinstance(user, (str, int)) and user), None)
+    return {"title": as_text(thread.get("title")), **({"user_id": user} if user else {}), **known}
+
+
 def _iter_stored(source: Source) -> Iterator[Any]:
     """The rows of messages in a file."""
+    if _is_dump(source):
+        yield from postgres_dump.iter_rows(source.data.decode("utf-8", "replace"), MESSAGES)
+        return
     document = source.document
     if isinstance(document, dict) and "conversation_messages" in document:
         yield from as_rows(document["conversation_messages"])
@@ -100,7 +137,8 @@ def read(source: Source, entry: Entry) -> Thread:
         rows: list[Row] = list(source.query(sql, (entry.id,)))
     else:
         rows = _group_threads(source)[entry.id]
-    builder, passed = Builder(entry.id, NAME), SkippedRecords()
+    about = _describe_thread(source, rows, entry.id)
+    builder, passed = Builder(entry.id, NAME, as_text(about.pop("title")), **about), SkippedRecords()
     if "note" in source.cache:
         builder.notes.append(source.cache["note"])
     messages = [{**row, "metadata": _parse_metadata(row), "content": _convert_content(row)} for row in rows]
@@ -138,12 +176,13 @@ def _make_request(row: Row) -> dict[str, Any]:
 
 IMPORTER = Importer(
     NAME,
-    "Thread tables (SQLite, or rows as CSV or JSON)",
+    "Thread tables (SQLite, PostgreSQL dump, or rows as CSV or JSON)",
     sniff,
     read,
     list_entries,
-    suffixes=(".json", ".jsonl", ".csv", ".db", ".sqlite", ".sqlite3"),
+    suffixes=(".json", ".jsonl", ".csv", ".sql", ".db", ".sqlite", ".sqlite3"),
     wants="tables `conversation_threads` and `conversation_messages`",
-    right="interrupted answers; usage and model of the metadata",
+    right="interrupted answers; usage and model of the metadata; title and user of the thread",
     sample=False,
+    version=2,
 )

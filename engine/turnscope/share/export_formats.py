@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from msgspec import structs
 
 from turnscope.live import attachments
 from turnscope.session import portable
@@ -178,12 +179,23 @@ def _convert_tool(tool: Mapping[str, Any]) -> JSON:
     return {"type": "function", "function": function | {"parameters": tool.get("input_schema") or {}}}
 
 
-def to_chainreview(session: Session) -> dict[str, JSON]:
-    """A session file of ChainReview: the API history without thinking, as that tool stores it. Nothing is condensed.
+CHAINREVIEW = "chainreview"  # `Session.source` of its own files
+CHAINREVIEW_OWN = ("createdAt", "updatedAt", "reviewRunId", "tokenCount", "findings", "uiMessages")
 
+
+def to_chainreview(session: Session) -> dict[str, JSON]:
+    """A session file of ChainReview: the API history without thinking, as that tool stores it. Nothing is condensed here.
+
+    A session that came from such a file keeps its own dates, run, counts, summary and messages of the screen. Of any other
     `uiMessages` are the same messages as its screen shows them, with thinking. `tokenCount` is that of the newest request and
     its answer as recorded, 0 without a record.
     """
+    own: dict[str, JSON] = {}
+    if session.source == CHAINREVIEW:
+        own = {key: session.about[key] for key in CHAINREVIEW_OWN if key in session.about}
+        if session.blocks and session.blocks[0].kind == "summary":
+            own["condensedSummary"] = session.blocks[0].text
+            session = structs.replace(session, messages=session.messages[1:])
     shown = [{"role": message["role"], "content": message["content"]} for message in to_anthropic(session)["messages"]]
     times = [message.sent_at for message in session.messages if message.sent_at is not None]
     usage = next((request.usage for request in reversed(session.requests) if request.usage), None)
@@ -195,6 +207,7 @@ def to_chainreview(session: Session) -> dict[str, JSON]:
         "apiHistory": drop_thoughts(shown),
         "uiMessages": shown,
         "tokenCount": usage.prompt_tokens + usage.output_tokens if usage else 0,
+        **own,
     }
 
 
