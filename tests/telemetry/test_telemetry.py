@@ -32,7 +32,7 @@ from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import load
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
-from turnscope.session.model import JSON, Session
+from turnscope.session.model import JSON, Session, Usage
 from turnscope.storage.threads import Threads
 from turnscope.telemetry import names, trace_turn
 from turnscope.telemetry.chats import trace_requests
@@ -382,3 +382,18 @@ def test_sizes_that_cannot_be_right_are_none(tmp_path: Path) -> None:
     again = turnscope.replay(turnscope.load(out))
     assert {one["messages"] for one in split_each(again)} == {0}
     assert split_each(again)[-1]["tool_results"] > 0
+
+
+@pytest.mark.parametrize(("usage", "told"), [(Usage(), {}), (Usage(output_tokens=25), {names.OUTPUT_TOKENS: "25"})])
+def test_tokens_that_were_not_recorded_are_not_told_as_zero(
+    session: Session, tmp_path: Path, usage: Usage, told: dict[str, str]
+) -> None:
+    first, *others = session.requests
+    changed = structs.replace(session, requests=(structs.replace(first, usage=usage), *others))
+    write_spans(tmp_path / "trace.jsonl", iter_spans(turnscope.replay(changed)))
+    (span,) = (about(one) for one in lines(tmp_path / "trace.jsonl") if about(one).get(names.REQUEST) == "0")
+    assert {key: value for key, value in span.items() if key.startswith("gen_ai.usage")} == told
+    assert (names.USD in span) == bool(told)
+    assert int(span[names.EXPECTED]) == turnscope.replay(changed).count_tokens(0) > 0
+    back = turnscope.load(tmp_path / "trace.jsonl").requests[0].usage
+    assert back == (usage if told else None)

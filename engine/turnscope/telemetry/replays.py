@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
-from turnscope.session.model import Session, select_model_output
+from turnscope.session.model import Session, Usage, select_model_output
 from turnscope.session.thread import iter_descendants
 from turnscope.telemetry import names, spans
 from turnscope.telemetry.spans import DecisionRecord, RequestRecord
@@ -62,7 +62,8 @@ def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRec
     total = trace.count_tokens(n)
     answer = session.blocks[request.cut : request.stop]
     facts = trace.prices.find_facts(plan.model)
-    cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
+    billed = request.usage if recorded and request.usage != Usage() else None
+    cost = trace.prices.compute_cost(billed, plan.model, request.sent_at) if billed else None
     return RequestRecord(
         session=session.id,
         provider=facts.provider or "unknown",

@@ -164,9 +164,13 @@ def _build_attributes(record: RequestRecord) -> dict[str, Any]:
 
 
 def _list_usage(usage: Usage | None) -> dict[str, int]:
-    if usage is None:
+    """What was billed. No tokens of a prompt mean that they were not recorded, and are not told as zero."""
+    if usage is None or not (usage.prompt_tokens or usage.output_tokens or usage.iterations):
         return {}
-    found = {names.INPUT_TOKENS: usage.prompt_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
+    found = {names.OUTPUT_TOKENS: usage.output_tokens}
+    if not usage.prompt_tokens and not usage.iterations:
+        return found
+    found |= {names.INPUT_TOKENS: usage.prompt_tokens}
     found |= {names.CACHE_READ: usage.cache_read_input_tokens, names.CACHE_WRITE: usage.cache_creation_input_tokens}
     if usage.cache_creation_1h_input_tokens:
         found[names.CACHE_WRITE_1H] = usage.cache_creation_1h_input_tokens
