@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from turnscope.errors import ImporterError, UnknownFormat, UnreadableFile
 from turnscope.extensions import report_problem
-from turnscope.reading import json_forms
+from turnscope.reading import cut_json, json_forms
 from turnscope.reading.guards import guard_own
 from turnscope.reading.import_errors import make_ambiguous_format_error, make_unknown_format_error
 from turnscope.reading.importer import Importer
@@ -58,9 +58,9 @@ def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
 
 
 def recognize(source: Source) -> tuple[Source, Importer | None]:
-    """Find the importer of a source as it is, or of a file in another form (`json_forms`).
+    """Find the importer of a source as it is, of a file in another form (`json_forms`), or of what is whole of it (`cut_json`).
 
-    None where no importer recognises either.
+    None where no importer recognises any.
     """
     if source.kind != "file":
         return source, find_claim(source)
@@ -72,8 +72,19 @@ def recognize(source: Source) -> tuple[Source, Importer | None]:
             wanted = len(json_forms.list_values(source)) <= json_forms.SNIFF_VALUES or any(
                 find_claims(json_forms.iter_forms(source, json_forms.SNIFF_VALUES))
             )
-            source.cache["recognized"] = (
-                next(find_claims(json_forms.iter_forms(source)), (source, None)) if wanted else (source, None)
-            )
+            found = next(find_claims(json_forms.iter_forms(source)), None) if wanted else None
+            source.cache["recognized"] = found or _recognize_cut(source)
         source, importer = source.cache["recognized"]
     return source, importer
+
+
+def _recognize_cut(source: Source) -> tuple[Source, Importer | None]:
+    """Find the importer of what is whole of a document that ends too early. Its note stays with the form that is read."""
+    whole = cut_json.close_document(source)
+    if whole is not None:
+        with suppress(RecursionError, UnknownFormat, UnreadableFile):
+            opened, importer = recognize(whole)
+            opened.cut = whole.cut
+            if importer is not None:
+                return opened, importer
+    return source, None

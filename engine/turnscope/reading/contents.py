@@ -12,11 +12,12 @@ from pathlib import Path, PurePath
 
 from msgspec import structs
 
-from turnscope.errors import BrokenFile, TurnscopeError
+from turnscope.errors import BrokenFile, ImporterError, TurnscopeError
 from turnscope.reading.claims import claim, recognize
 from turnscope.reading.containers import open_source
 from turnscope.reading.guards import guard_own
 from turnscope.reading.import_errors import (
+    make_cut_error,
     make_nesting_error,
     make_no_message_error,
     make_no_session_error,
@@ -38,7 +39,7 @@ def list_entries(source: Source) -> Iterator[Entry]:
     if importer is not None:
         first = next(entries := guard_own(importer).entries(whole), None)
         if first is None:
-            raise make_no_message_error(source, importer)
+            raise make_no_message_error(source, importer, whole.cut)
         yield first
         yield from entries
         return
@@ -129,15 +130,28 @@ def read_entry(source: Source, id: str = "") -> Thread:
         file, importer, inner = locate_entry(source, id)
         guarded = guard_own(importer)
         entry = next((entry for entry in guarded.entries(file) if inner in ("", entry.id)), None)
-        thread = guarded.read(file, entry) if entry else None
+        thread = _read(guarded, file, entry) if entry else None
     except RecursionError as error:
         raise make_nesting_error(source) from error
     if entry is None and inner:
         raise make_no_such_entry_error(source, id)
     if thread is None or not thread.session.blocks:
-        raise make_no_message_error(source, importer)
+        raise make_no_message_error(source, importer, file.cut)
     thread = add_unread(thread, file.unread.values())
     return warn_of_skipped(thread, file.size if file.kind == "file" and entry and not entry.id else 0)
+
+
+def _read(importer: Importer, file: Source, entry: Entry) -> Thread:
+    """Read a conversation, and say first what is lost where the file ends too early."""
+    if file.cut is None:
+        return importer.read(file, entry)
+    try:
+        thread = importer.read(file, entry)
+    except ImporterError:  # an importer that fails is no fault of the file
+        raise
+    except BrokenFile as error:
+        raise make_cut_error(error, file.cut) from error
+    return Thread(structs.replace(thread.session, notes=(file.cut, *thread.session.notes)))
 
 
 def add_unread(thread: Thread, unread: Collection[Note]) -> Thread:

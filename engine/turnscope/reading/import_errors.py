@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 
 from turnscope.errors import BrokenFile, ImporterError, UnknownEntry, UnknownFormat, UnreadableFile
+from turnscope.reading.cut_json import is_broken
 from turnscope.reading.importer import Importer
 from turnscope.reading.source import TOO_DEEP, Source
 from turnscope.reading.source_description import describe_source
+from turnscope.session.model import Note
 
 
 def make_unknown_format_error(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
@@ -29,9 +31,7 @@ def make_unknown_format_error(source: Source, importers: Sequence[Importer]) -> 
 
 def _find_break(source: Source) -> tuple[str, str] | None:
     """Find where a file breaks that begins as one JSON document: the place, and how much was read; None where it does not."""
-    if source.kind != "file" or source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
-        return None
-    if source.document is not None or any(isinstance(value, (dict, list)) for value in source.first):
+    if not is_broken(source):
         return None
     text = source.data.decode("utf-8-sig", "replace")
     try:
@@ -106,14 +106,26 @@ def make_no_such_entry_error(source: Source, id: str) -> UnknownEntry:
     )
 
 
-def make_no_message_error(source: Source, importer: Importer) -> BrokenFile:
+def make_no_message_error(source: Source, importer: Importer, cut: Note | None = None) -> BrokenFile:
     """The format is known, but the file holds no message.
 
     Args:
         source: The file.
         importer: Its importer.
+        cut: What is lost of a file that ends too early.
     """
-    return BrokenFile(f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session with messages.")
+    error = BrokenFile(f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session with messages.")
+    return make_cut_error(error, cut) if cut else error
+
+
+def make_cut_error(error: BrokenFile, cut: Note) -> BrokenFile:
+    """What is whole of a file that ends too early cannot be read.
+
+    Args:
+        error: Why not.
+        cut: What is lost.
+    """
+    return BrokenFile(f"{error.what}: {cut.what}", hint="Copy or export it again.")
 
 
 def make_nesting_error(source: Source) -> BrokenFile:

@@ -81,6 +81,7 @@ class Source:
         self.path = path
         self.cache: dict[str, Any] = {}  # what its importer found out and needs again
         self.unread: dict[tuple[int, str], Note] = {}  # by line and words: what a reader of the records met and could not read
+        self.cut: Note | None = None  # says what is lost where the content was closed before its end
         self.on_text: Callable[[str], object] | None = None  # somebody who wants to know of texts as soon as they are read
         if data is not None:
             self.data = data
