@@ -15,7 +15,7 @@ from turnscope.session.model import Note
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"  # before the first bracket, with a byte-order mark
 LINES = (".jsonl", ".ndjson")  # ends of files whose last line is cut while a tool writes it
-TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},]', re.DOTALL)  # a text, even one cut off, or a mark
+TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},]', re.DOTALL)  # a text, even one cut off, or a mark
 CLOSES = {b"[": b"]", b"{": b"}"}
 
 
