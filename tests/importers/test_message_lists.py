@@ -143,6 +143,20 @@ def test_a_list_whose_messages_tell_tokens_and_one_under_a_key() -> None:
     assert len(open_value({"messages": rows[:3]}).requests) == 1, "a request that waits for its answer"
 
 
+def test_lines_of_saved_conversations_have_a_request_for_each_answer() -> None:
+    rows = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2
+    other = [{"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]
+    saved = [{"messages": rows[:2]}, {"messages": rows}, {"messages": other}]
+    one, two = (thread.session for thread in threads(data_of(saved, lines=True), "made.jsonl"))
+    assert [([block.text for block in session.blocks], len(session.requests)) for session in (one, two)] == [
+        (["a", "b", "a", "b"], 2),
+        (["c", "d"], 1),
+    ]
+    assert (one.id, two.id, two.title) == ("made", "made~1", "c")
+    sent = open_value([{"messages": rows[:1]}, {"messages": rows[:3]}], lines=True, name="made.jsonl")
+    assert [len(sent.requests), [block.text for block in sent.blocks]] == [2, ["a", "b", "a"]], "requests that wait for answers"
+
+
 def test_letta() -> None:
     session = open_value(letta(), name="made.af")
     assert list_blocks(session)[1:] == SEEN

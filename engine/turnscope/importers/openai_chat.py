@@ -6,7 +6,7 @@ Longer than a mapping for lists of messages without requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer
@@ -30,37 +30,70 @@ def sniff(source: Source) -> int:
 
 
 def list_entries(source: Source) -> Iterator[Entry]:
-    return (
-        iter([Entry(at=source.modified_at, size=source.size)])
-        if _is_history(source)
-        else read_conversations(source, convert_call).list_entries()
-    )
+    histories = _list_histories(source)
+    if not histories:
+        return read_conversations(source, convert_call).list_entries()
+    if len(histories) == 1:
+        return iter([Entry(at=source.modified_at, size=source.size)])
+    return (Entry(str(number), _make_title(saved["messages"])) for number, saved in enumerate(histories, 1))
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    if _is_history(source):
-        saved = source.document if isinstance(source.document, dict) else {"messages": source.document}
-        return Thread(_build_history(saved["messages"], source.path.stem, as_text(saved.get("model"))))
+    if histories := _list_histories(source):
+        number = int(entry.id or 1)
+        stem = f"{source.path.stem}~{number - 1}" if number > 1 else source.path.stem
+        saved = histories[number - 1]
+        return Thread(_build_history(saved["messages"], stem, as_text(saved.get("model"))))
     return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
 
 
-def _is_history(source: Source) -> bool:
-    """A saved conversation without its requests: a list of messages, alone or under `messages`, that ends in an answer.
+def _list_histories(source: Source) -> list[dict[str, Any]]:
+    """The saved conversations of a file without their requests; none where it holds anything else.
 
-    Its model may stand beside `messages`, but nothing else that a request has.
+    A file is one, or has one in each line. A line that goes on with the conversation of the line before takes its place.
     """
-    document = source.document
-    if isinstance(document, dict) and document.keys() - NAMED == {"messages"} and isinstance(document["messages"], list):
-        found = document["messages"]
-        return is_bare_list(found) and found[-1]["role"] == "assistant"
-    return isinstance(document, list) and is_bare_list(document) and any(m["role"] == "assistant" for m in document)
+    if "histories" not in source.cache:
+        document = source.document
+        found: list[dict[str, Any]] = []
+        if isinstance(document, list) and is_bare_list(document) and any(m["role"] == "assistant" for m in document):
+            found = [{"messages": document}]
+        elif document is not None:
+            found = [document] if _is_history(document) else []
+        else:
+            found = _join_growing(value for value, _ in source.iter_records())
+        source.cache["histories"] = found
+    histories: list[dict[str, Any]] = source.cache["histories"]
+    return histories
+
+
+def _join_growing(values: Iterable[Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for value in values:
+        if not _is_history(value):
+            return []
+        if found and value["messages"][: len(found[-1]["messages"])] == found[-1]["messages"]:
+            found.pop()
+        found.append(value)
+    return found
+
+
+def _is_history(value: Any) -> bool:
+    """Whether a value is messages that end in an answer. Their model may stand beside them, but nothing else of a request."""
+    if not isinstance(value, dict) or value.keys() - NAMED != {"messages"} or not isinstance(value["messages"], list):
+        return False
+    return is_bare_list(value["messages"]) and bool(value["messages"][-1]["role"] == "assistant")
+
+
+def _make_title(messages: list[dict[str, Any]]) -> str:
+    """How the first prompt begins."""
+    prompts = (extract_text(message["content"]) for message in messages if message["role"] == "user")
+    return " ".join(next(prompts, "").split())[:TITLE_CHARACTERS]
 
 
 def _build_history(messages: list[dict[str, Any]], stem: str, model: str) -> Session:
     """Each answer had a request of its own, with all that stands before it."""
     body = convert_body({"messages": messages})
-    prompts = [extract_text(m["content"]) for m in body["messages"] if m["role"] == "user"]
-    builder = Builder(stem, NAME, " ".join(prompts[0].split())[:TITLE_CHARACTERS] if prompts else "")
+    builder = Builder(stem, NAME, _make_title(body["messages"]))
     if "system" in body:
         builder.add_message("system", body["system"], origin="system")
     for message in body["messages"]:
