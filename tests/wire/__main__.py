@@ -1,7 +1,8 @@
 """Hold what Turnscope rebuilds against what went over the wire: `python -m tests.wire FOLDER`.
 
 A line per run: main requests sent, found and exact; the share of characters equal in system, tools and messages (median, and
-the least); characters that were not sent; the first text that is missing. `-v` prints every request.
+the least); characters that were not sent; the first text that is missing. `-v` prints every request. With `--policies` the
+policies of the agents are held against what these did (`tests.wire.policies`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from tests.wire import folders, open_run
+from tests.wire import folders, open_run, policies
 from tests.wire.compare import PARTS, compare
 
 
@@ -18,6 +19,8 @@ def main(arguments: list[str]) -> int:
     """Print the table. Gives 1 where a request was not found, else 0."""
     verbose = "-v" in arguments
     paths = [Path(argument) for argument in arguments if not argument.startswith("-")]
+    if "--policies" in arguments:
+        return hold_policies(paths)
     lost = 0
     print(f"{'run':<28}{'sent':>6}{'found':>6}{'exact':>6}  " + "".join(f"{part:>20}" for part in PARTS) + "   not sent")
     for folder in (found for path in paths for found in folders(path)):
@@ -37,6 +40,21 @@ def main(arguments: list[str]) -> int:
                 "   ", one.arrival, " ".join(f"{part} {share:.1%}" for part, share in one.equal.items()), one.more, one.missing
             )
     return int(lost > 0)
+
+
+def hold_policies(paths: list[Path]) -> int:
+    """Print the table of policies. Gives 1 where a recorded cut was not met, or one came where none is recorded."""
+    wrong = 0
+    print(policies.HEAD)
+    for folder in (found for path in paths for found in folders(path)):
+        with open_run(folder) as run:
+            held = policies.hold(folder, run)
+        if held is None:
+            print(f"{'/'.join(folder.parts[-2:]):<28}no policy of this agent")
+            continue
+        print(policies.format_held(run.name, held))
+        wrong += held.made != held.recorded
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,13 @@ class Compared:
 
 def compare(run: Run) -> list[Compared]:
     """Each main request of a run beside its rebuilt form, in the order in which they were sent."""
-    found, sent = list(rebuilt(run.transcripts)), run.main
+    return [compare_body(row, found) for row, found in pair_requests(run.main, list(rebuilt(run.transcripts)))]
+
+
+def pair_requests(sent: list[dict[str, Any]], found: list[Rebuilt]) -> list[tuple[dict[str, Any], Rebuilt | None]]:
+    """Each request that was sent, with the rebuilt one that was billed the same."""
     pairs = _pairs([_tokens(row) for row in sent], [one.tokens for one in found])
-    return [_compare(row, found[pairs[n]] if n in pairs else None) for n, row in enumerate(sent)]
+    return [(row, found[pairs[n]] if n in pairs else None) for n, row in enumerate(sent)]
 
 
 def rebuilt(folder: Path) -> Iterator[Rebuilt]:
@@ -90,7 +94,8 @@ def _iter_sessions(session: Session) -> Iterator[Session]:
         yield from _iter_sessions(part)
 
 
-def _compare(row: dict[str, Any], found: Rebuilt | None) -> Compared:
+def compare_body(row: dict[str, Any], found: Rebuilt | None) -> Compared:
+    """One request that was sent, against its rebuilt body."""
     if found is None:
         return Compared(row["n"], None, dict.fromkeys(PARTS, 0.0), 0, "no request of the transcript was billed this")
     sent, ours = leaves(row["body"]), leaves(found.body)

@@ -95,7 +95,7 @@ def _is_inside(envelope: Envelope, at: int) -> bool:
 
 def _count_request(ctx: Ctx, last: int, stop: int) -> int:
     """Return the tokens of the request as the tool counts them: the billed previous request plus an estimate of the rest."""
-    sums = _sum_tokens(ctx)
+    sums = sum_tokens(ctx)
     if ctx.previous is None:
         return port.pad(sums[stop])
     request = ctx.previous.request
@@ -104,13 +104,13 @@ def _count_request(ctx: Ctx, last: int, stop: int) -> int:
 
 
 @memoize
-def _sum_tokens(session: Session, _index: Index) -> tuple[int, ...]:
+def sum_tokens(session: Session, _index: Index) -> tuple[int, ...]:
     """Return the estimated tokens of all blocks before each block."""
     return tuple(accumulate((port.estimate(len(block.text)) for block in session.blocks), initial=0))
 
 
 @memoize
-def _find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
+def find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
     """Return the tool results that hold a file, each with its path."""
     found = (
         (at, find_path(get_call_input(session, session.blocks[at])))
@@ -122,7 +122,7 @@ def _find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
     """Return the files that were read last, as the conversation holds them. Nothing is read from the disk."""
-    reads, left, met = _find_reads(ctx), params.files_tokens, set[str]()
+    reads, left, met = find_reads(ctx), params.files_tokens, set[str]()
     for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
         text = None if path in met else get_result_text(ctx.session.blocks[at])
         if text is None or len(met) >= params.files:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
+from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_condensable_start, find_next_present, find_summary
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
@@ -14,7 +16,7 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.opencode.history import count_message_units, estimate_from_characters
 from turnscope.ports.opencode.limits import compute_keep, count_fitting
 from turnscope.session.index import Index, count_before
-from turnscope.session.model import Bucket, Edit, Session, Span
+from turnscope.session.model import Bucket, Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +33,56 @@ class Params:
 class _Sizes(NamedTuple):
     sums: tuple[int, ...]  # characters of all messages before each
     begins: tuple[int, ...]  # addresses of messages that are not results
+    turns: tuple[
+        int, ...
+    ]  # addresses at which turns begin; one does with the request to go on that follows a summary in the log
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Yield the edits of a request. What was billed for the previous request, with its answer, is compared with the limit."""
-    if ctx.previous is None or ctx.previous_usage < ctx.budget.limit:
-        return
+    """Yield the edits of a request. What was billed for the previous request, with its answer, is compared with the limit.
+
+    State: the request that compacted last.
+    """
+    last: int = -1 if ctx.state is None else ctx.state
+    used = recorded_compactions.count_previous_usage(ctx, last, 0)
+    if ctx.previous is None or used < ctx.budget.limit:
+        return last
     starts = ctx.index.messages
     begin = find_condensable_start(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
     old = find_summary(envelope, begin) if begin < ctx.request.cut else None
     fresh = find_next_present(envelope, ctx, old.stop) if old else begin
-    because = f"the previous request had {ctx.previous_usage:,} tokens, the threshold is {ctx.budget.limit:,}"
-    facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit}
+    because = f"the previous request had {used:,} tokens, the threshold is {ctx.budget.limit:,}"
+    facts = {"reported": used, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
-        return
+        return last
     stop = _find_tail(ctx, params, fresh)
     if ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
-        return
+        return last
+    recorded, text = recorded_compactions.find_recorded_summary(ctx, recorded_compactions.find_compactions(ctx))
+    if text:
+        yield from _follow_log(ctx, Span(begin, stop), recorded, text, because, facts)
+        return ctx.request.n
     how = SummaryOptions("hand-over", cap=params.cap, shape="user" if stop == ctx.request.cut else "pair")
-    yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+    before = envelope
+    envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+    return last if envelope is before else ctx.request.n
+
+
+def _follow_log(ctx: Ctx, span: Span, recorded: int, text: str, because: str, facts: dict[str, int]) -> Iterator[Edit]:
+    """Put the log's own summary, with the question that it answers, where the original puts them: before the tail."""
+    question = ctx.session.messages[ctx.session.blocks[recorded].message - 1]
+    stop = min(span.stop, question.start)
+    body = (Part("user", "text", ctx.session.blocks[question.start].text), Part("assistant", "summary", text))
+    why = f"{because}: the summary in the log now replaces what came before"
+    yield Edit("condense", why, Span(span.start, stop), body, facts=facts)
+    yield Edit("drop", f"{because}: the question stands before the summary", Span(question.start, question.stop), facts=facts)
 
 
 def _find_tail(ctx: Ctx, params: Params, fresh: int) -> int:
     """Return where the part begins that stays; the end of the request if nothing stays."""
-    cut, sizes, turns = ctx.request.cut, _measure(ctx), ctx.index.turns
+    cut, sizes = ctx.request.cut, _measure(ctx)
+    turns = sizes.turns
     most = compute_keep(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
     starts = list(turns[bisect_left(turns, fresh) : count_before(turns, cut)])
     recent = starts if params.tail_turns < 0 else starts[max(0, len(starts) - params.tail_turns) :]
@@ -78,13 +105,15 @@ def _estimate_stretch(ctx: Ctx, start: int, stop: int) -> int:
 
 @memoize
 def _measure(session: Session, index: Index) -> _Sizes:
-    lengths, begins = [], []
+    lengths, begins, more = [], [], []
     for at in index.messages:
         message = session.messages[session.blocks[at].message]
+        if message.origin == "meta" and session.messages[session.blocks[at].message - 1].origin == "summary":
+            more.append(at)
         lengths.append(count_message_units(message.role, session.blocks[message.start : message.stop]))
         if session.blocks[at].bucket is not Bucket.TOOL_RESULTS:
             begins.append(at)
-    return _Sizes(tuple(accumulate(lengths, initial=0)), tuple(begins))
+    return _Sizes(tuple(accumulate(lengths, initial=0)), tuple(begins), tuple(sorted({*index.turns, *more})))
 
 
 RULE = Rule(
@@ -93,4 +122,5 @@ RULE = Rule(
     edits,
     Params,
     source="npm opencode-ai 1.18.33, packages/opencode/src/session/{overflow,compaction}.ts",
+    state=int,
 )

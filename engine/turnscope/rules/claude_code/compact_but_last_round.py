@@ -1,0 +1,118 @@
+"""Compaction of newer versions of Claude Code: a summary replaces all but the last round, and files come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.envelope import recorded_compactions
+from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
+from turnscope.envelope.conversation import get_result_text
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.claude_code import limits as port
+from turnscope.rules.claude_code.compact_into_summary import SLOT, find_reads, sum_tokens
+from turnscope.session.index import count_before
+from turnscope.session.model import Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The settings of the original. A compaction that the user requested happens where the log shows it."""
+
+    window: Annotated[
+        int, "CLAUDE_CODE_AUTO_COMPACT_WINDOW, tokens (0 = not set: only a prompt that the provider refuses is compacted)"
+    ] = 0
+    percent: Annotated[
+        int, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE, where the window is set; it can only lower the trigger (0 = not set)"
+    ] = 0
+    files: Annotated[int, "files read last that come back"] = port.FILES
+    file_tokens: Annotated[int, "tokens of a file that comes back whole; of a larger one only its name does"] = port.FILE
+    cap: Annotated[int, "maximum tokens of the summary"] = 4_000
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request.
+
+    State: the request that compacted last. If the log holds what this very compaction left, it is used.
+    """
+    last: int = -1 if ctx.state is None else ctx.state
+    seen = recorded_compactions.find_compactions(ctx)
+    manual = any(edit.facts.get("trigger") == "manual" for edit in seen)
+    mark = _find_mark(ctx, params)
+    size = _count_request(ctx, last)
+    if not (manual or size >= mark):
+        return last
+    tokens = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
+    facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": tokens} if tokens else {})
+    because = "requested by the user" if manual else f"{size:,} tokens, the threshold is {mark:,}"
+    if left := [edit for edit in seen if edit.span and any(part.kind == "summary" for part in edit.body or ())]:
+        for edit in left:
+            yield Edit("condense", f"{because}: what the log says came in its place", edit.span, edit.body, facts=facts)
+        return ctx.request.n
+    begin, _, fresh = find_leading_summary(envelope, ctx)
+    stop = _find_last_round(ctx)
+    if fresh >= stop or ctx.count_tokens(fresh, stop) <= params.cap:
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
+        return last
+    before = envelope
+    how = SummaryOptions("hand-over", cap=params.cap)
+    envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+    if envelope is before:
+        return last
+    if parts := tuple(_build_files(ctx, params)):
+        why = f"{because}; the files read last come back"
+        yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(parts)})
+    return ctx.request.n
+
+
+def _find_mark(ctx: Ctx, params: Params) -> int:
+    """Return the tokens from which on it compacts: what a window that is set leaves, or one more than the model's window."""
+    if not params.window:
+        return ctx.budget.window + 1
+    return port.compute_trigger(params.window - port.RESERVE, percent=params.percent)
+
+
+def _count_request(ctx: Ctx, last: int) -> int:
+    """Return the tokens of the request: what was billed for the last response, and a quarter of the characters since."""
+    sums, stop = sum_tokens(ctx), ctx.request.cut
+    if ctx.previous is None:
+        return sums[stop]
+    request = ctx.previous.request
+    answer = sums[request.stop] - sums[request.cut]
+    return recorded_compactions.count_previous_usage(ctx, last, answer) + sums[stop] - sums[min(request.stop, stop)]
+
+
+def _find_last_round(ctx: Ctx) -> int:
+    """Return where the newest answer begins, which stays with its results; the new prompt where there is none."""
+    session, number = ctx.session, count_before(ctx.index.messages, ctx.request.cut) - 1
+    while number > 0 and session.messages[number].role != "assistant":
+        number -= 1
+    return session.messages[number].start if number > 0 else ctx.request.cut
+
+
+def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
+    """Return the files that were read last, as the conversation holds them; of those that are too large the names."""
+    reads, met = find_reads(ctx), set[str]()
+    for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
+        text = None if path in met else get_result_text(ctx.session.blocks[at])
+        if text is None or len(met) >= params.files:
+            continue
+        met.add(path)
+        fits = port.estimate(len(text)) <= params.file_tokens
+        yield Part(
+            "user",
+            "text",
+            f"{path}, as it was read last:\n{text}" if fits else f"{path} was read; it is too large to come back.",
+        )
+
+
+RULE = Rule(
+    "compact_but_last_round",
+    "Replace all but the last round by a summary, once the provider refuses the prompt or a window that is set is nearly full.",
+    edits,
+    Params,
+    source="requests that Claude Code 2.1.330 sent to a recording server, and the transcripts that it wrote",
+    state=int,
+)

@@ -1,0 +1,116 @@
+"""The policy of an agent on a recorded run, held against what the agent did: `python -m tests.wire FOLDER --policies`.
+
+The run's main session is replayed under the policy of its agent, with the settings of the run. A recorded cut is a request at
+which the agent compacted, masked or cleared; a cut of the policy is one at which it did. The bodies are those that were sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import turnscope
+from turnscope.planning.policy import Policy, load
+from turnscope.planning.render import build_body
+from turnscope.session.model import Session
+from turnscope.views.parameters import apply_changes
+
+from tests.wire import Run
+from tests.wire.compare import PARTS, Rebuilt, compare_body, pair_requests, sessions
+
+CUTS = ("condense", "clear", "drop", "mask")  # what an agent does to make room
+
+
+class Agent(NamedTuple):
+    """An agent's policy, and which of its parameters the settings of a run set."""
+
+    policy: str
+    read_settings: Callable[[Path, Run], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal."""
+
+    policy: str
+    recorded: tuple[int, ...]
+    made: tuple[int, ...]
+    equal: Mapping[str, tuple[float, ...]]
+
+    @property
+    def met(self) -> tuple[int, ...]:
+        """Recorded cuts that the policy made at the same request."""
+        return tuple(sorted({*self.recorded} & {*self.made}))
+
+
+def read_claude(folder: Path, _run: Run) -> Mapping[str, Any]:
+    """The window that the run's command sets."""
+    found = re.search(r"\bCLAUDE_CODE_AUTO_COMPACT_WINDOW=(\d+)", (folder / "command.sh").read_text("utf-8"))
+    return {"1.window": int(found[1])} if found else {}
+
+
+def read_opencode(_folder: Path, run: Run) -> Mapping[str, Any]:
+    """The limits of the model in opencode's configuration."""
+    for file in run.transcripts.rglob("opencode.json"):
+        providers = json.loads(file.read_text("utf-8"))["provider"].values()
+        limits = [model["limit"] for provider in providers for model in provider["models"].values()]
+        return {"budget.window": limits[0]["context"], "budget.output": limits[0]["output"]}
+    return {}
+
+
+def read_codex(folder: Path, _run: Run) -> Mapping[str, Any]:
+    """The limit of Codex's configuration."""
+    file = folder / "config.toml"
+    found = re.search(
+        r"^model_auto_compact_token_limit = (\d+)", file.read_text("utf-8") if file.exists() else "", re.MULTILINE
+    )
+    return {"1.tokens": int(found[1])} if found else {}
+
+
+AGENTS: Mapping[str, Agent] = {
+    "claude-code": Agent("claude-code-2.1.330", read_claude),
+    "codex": Agent("codex", read_codex),
+    "opencode": Agent("opencode", read_opencode),
+    "gemini-cli": Agent("gemini-cli", lambda _folder, _run: {}),
+    "cline-sdk": Agent("cline-sdk", lambda _folder, _run: {}),
+}
+
+
+def hold(folder: Path, run: Run) -> Held | None:
+    """Replay a run's longest session under the policy of its agent; None where there is no policy of that agent."""
+    session = max(sessions(run.transcripts), key=lambda one: len(one.requests), default=None)
+    agent = AGENTS.get(session.source) if session else None
+    if session is None or agent is None:
+        return None
+    policy = apply_changes(load(agent.policy), agent.read_settings(folder, run))
+    return hold_session(run, session, policy)
+
+
+def hold_session(run: Run, session: Session, policy: Policy) -> Held:
+    """Replay one session of a run under a policy, and hold it against what was done and sent."""
+    trace = turnscope.replay(session, policy)
+    recorded = {seen.request for seen in session.observed if seen.edit.action in CUTS}
+    made = {plan.request.n for plan in trace.outlines if any(action in CUTS for action in plan.actions)}
+    rebuilt = [
+        Rebuilt(session.id, n, build_body(plan, session), (usage.prompt_tokens, usage.output_tokens), exact=False)
+        for n, plan in enumerate(trace.plans)
+        if (usage := plan.request.usage)
+    ]
+    held = [compare_body(row, one) for row, one in pair_requests(run.main, rebuilt) if one]
+    equal = {part: tuple(one.equal[part] for one in held) for part in PARTS}
+    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal)
+
+
+def format_held(name: str, held: Held) -> str:
+    """A line: run, policy, cuts recorded, met and others, and the share of characters equal, at the median and least."""
+    others = len(held.made) - len(held.met)
+    shares = "".join(f"{median(share):>11.1%} ({min(share):>6.1%})" for share in held.equal.values() if share)
+    return f"{name:<28}{held.policy:<24}{len(held.recorded):>9}{len(held.met):>6}{others:>7}  {shares}"
+
+
+HEAD = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'others':>7}  " + "".join(f"{part:>20}" for part in PARTS)
