@@ -45,6 +45,17 @@ def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
     return at, "\n".join(block.text for block in ctx.session.blocks[message.start : message.stop])
 
 
+def is_summary_request(ctx: Ctx) -> bool:
+    """Return whether the tool sent this very request for the summary of a compaction: the log marks its answer as one.
+
+    Args:
+        ctx: What the rule may read.
+    """
+    blocks, at = ctx.session.blocks, ctx.request.cut
+    answered = at < ctx.request.stop and not is_sent_here(ctx.session, ctx.request)
+    return answered and blocks[at].role == "assistant" and ctx.session.messages[blocks[at].message].origin == "summary"
+
+
 def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:
     """Yield the stretches of conversation that recorded edits removed.
 

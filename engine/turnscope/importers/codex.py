@@ -240,11 +240,19 @@ class _Rollout:
         else:
             keep = [node.id for node in self._iter_recent_prompts()]
         messages = [NodeMessage("user", reported, "summary", "summary")] if reported else []
+        self._mark_summary(reported)
         node = self._add_node(messages, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
         named = isinstance(history, list)
         node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts, names_all=named)
         self.open = None
+
+    def _mark_summary(self, reported: str) -> None:
+        """Mark the newest answer as the summary that a compaction requested, where its text stands in what came of it."""
+        answer = self.path[-1].messages[0] if self.path and self.path[-1].messages else None
+        text = extract_text(answer.content).strip() if answer and answer.role == "assistant" and answer.request else ""
+        if answer and text and text in reported:
+            self.path[-1].messages[0] = replace(answer, origin="summary", kind="summary")
 
     def _iter_recent_prompts(self) -> Iterator[Node]:
         """What a compaction keeps that lists nothing: the context at the start, and the newest prompts."""

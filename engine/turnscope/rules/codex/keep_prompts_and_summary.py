@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace as replace_struct
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, build_summary_ask, build_summary_parts, describe_answer
@@ -39,13 +40,14 @@ class Params:
 
 class Compacted(Struct, frozen=True, gc=False):
     """The last compaction: its request, its summary, where that stands, and where the oldest prompt begins that stays
-    (`first`).
+    (`first`). `due`: the tool's own request for the next summary was met, and the next request is compacted.
     """
 
     request: int
     at: int
     first: int
     summary: str = ""
+    due: bool = False
 
 
 class _Read(NamedTuple):
@@ -60,15 +62,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
     Before a turn the new prompt is not part of what is compacted. During a turn everything is.
     """
-    state: Compacted | None = ctx.state
+    state, due = _take_due(ctx.state)
     seen, read, cut = recorded_compactions.find_compactions(ctx), _read_session(ctx), ctx.request.cut
     last = state.request if state else -1
     first = ctx.previous is None or ctx.previous.request.turn != ctx.request.turn
     turns = ctx.index.turns[: count_before(ctx.index.turns, cut)]
     stop = turns[-1] if first and turns else cut
     used, mark = _count_used(ctx, read, last, stop), _get_mark(ctx, params)
-    if not (seen if params.trigger == "observed" else used >= mark):
+    if not (seen if params.trigger == "observed" else due or used >= mark):
         return state
+    if recorded_compactions.is_summary_request(ctx):
+        return replace_struct(state, due=True) if state else Compacted(-1, 0, 0, due=True)
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
     because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
     start = state.first if state else ctx.index.messages[0] if count_before(ctx.index.messages, cut) else cut
@@ -91,9 +95,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for edit in _drop_between(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
     (part,) = build_summary_parts(answer, facts["messages"], SummaryOptions("hand-over"))
-    body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
+    text = answer.text if answer.source == "recorded" else f"{port.PREFIX}\n{part.text}"  # the log's has its prefix
+    body = (Part("user", "summary", text),)
     yield Edit("condense", f"{because}: a summary follows the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts)
     return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop), answer.text)
+
+
+def _take_due(state: Compacted | None) -> tuple[Compacted | None, bool]:
+    """Return the last compaction, None where there was none, and whether one is due."""
+    due = state is not None and state.due
+    return replace_struct(state, due=False) if due and state and state.request >= 0 else None if due else state, due
 
 
 def _find_summary(recorded: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
@@ -166,6 +177,8 @@ def _get_mark(ctx: Ctx, params: Params) -> int:
 def _estimate_block(block: Block) -> int:
     if block.kind == "redacted_thinking":
         return port.estimate_encrypted_tokens(len(dumps(block.raw)))
+    if block.bucket is Bucket.TOOL_RESULTS:  # by its text: of its JSON, recorded requests would have been compacted that were not
+        return port.estimate_tokens(len(block.text.encode("utf-8", "surrogatepass")))
     return port.estimate_tokens(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
 
 
