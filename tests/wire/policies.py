@@ -63,6 +63,12 @@ def read_opencode(_folder: Path, run: Run) -> Mapping[str, Any]:
     return {}
 
 
+def read_pi(folder: Path, _run: Run) -> Mapping[str, Any]:
+    """The window of the model that the run's command sets."""
+    found = re.search(r"\bCTX=(\d+)", (folder / "command.sh").read_text("utf-8"))
+    return {"budget.window": int(found[1])} if found else {}
+
+
 def read_codex(folder: Path, _run: Run) -> Mapping[str, Any]:
     """The limit of Codex's configuration."""
     file = folder / "config.toml"
@@ -76,6 +82,8 @@ AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent("claude-code-2.1.330", read_claude),
     "codex": Agent("codex", read_codex),
     "opencode": Agent("opencode", read_opencode),
+    "pi": Agent("pi", read_pi),
+    "qwen-code": Agent("qwen-code", lambda _folder, _run: {}),
     "gemini-cli": Agent("gemini-cli", lambda _folder, _run: {}),
     "cline-sdk": Agent("cline-sdk", lambda _folder, _run: {}),
 }

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import Any
 
 from turnscope.envelope.conversation import memoize
-from turnscope.envelope.rule import Ctx
+from turnscope.envelope.rule import Ctx, Edits
 from turnscope.session.index import Index, find_at_or_before
 from turnscope.session.model import CHAT, Edit, Request, Session, Span
 
@@ -54,6 +55,20 @@ def is_summary_request(ctx: Ctx) -> bool:
     blocks, at = ctx.session.blocks, ctx.request.cut
     answered = at < ctx.request.stop and not is_sent_here(ctx.session, ctx.request)
     return answered and blocks[at].role == "assistant" and ctx.session.messages[blocks[at].message].origin == "summary"
+
+
+def follow_recorded(edits: list[Edit], because: str, facts: dict[str, Any]) -> Edits:
+    """Yield what the tool itself left in place of a conversation, and return whether the log holds it.
+
+    Args:
+        edits: The edits that `find_compactions` gave.
+        because: Why it is condensed.
+        facts: The facts of each edit.
+    """
+    left = [edit for edit in edits if edit.span and edit.body]
+    for edit in left:
+        yield Edit("condense", f"{because}: what the log says came in its place", edit.span, edit.body, facts=facts)
+    return bool(left)
 
 
 def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:

@@ -32,6 +32,8 @@ SYSTEMS = {  # start of a policy's name -> the system that it ports; the longest
     "openhands": "OpenHands",
     "openrouter": "OpenRouter",
     "openwebui": "Open WebUI",
+    "pi": "pi",
+    "qwen-code": "Qwen Code",
     "roo": "Roo Code",
     "server": "Anthropic's server",
     "swe-agent": "SWE-agent",

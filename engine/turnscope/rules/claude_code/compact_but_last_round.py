@@ -47,9 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     tokens = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
     facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": tokens} if tokens else {})
     because = "requested by the user" if manual else f"{size:,} tokens, the threshold is {mark:,}"
-    if left := [edit for edit in seen if edit.span and any(part.kind == "summary" for part in edit.body or ())]:
-        for edit in left:
-            yield Edit("condense", f"{because}: what the log says came in its place", edit.span, edit.body, facts=facts)
+    if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
     begin, _, fresh = find_leading_summary(envelope, ctx)
     stop = _find_last_round(ctx)

@@ -177,7 +177,7 @@ def _get_mark(ctx: Ctx, params: Params) -> int:
 def _estimate_block(block: Block) -> int:
     if block.kind == "redacted_thinking":
         return port.estimate_encrypted_tokens(len(dumps(block.raw)))
-    if block.bucket is Bucket.TOOL_RESULTS:  # by its text: of its JSON, recorded requests would have been compacted that were not
+    if block.bucket is Bucket.TOOL_RESULTS:  # of its JSON, requests would be compacted that were not
         return port.estimate_tokens(len(block.text.encode("utf-8", "surrogatepass")))
     return port.estimate_tokens(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
 

@@ -1,0 +1,1 @@
+"""Rules of Qwen Code: its compaction."""
