@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -23,14 +23,13 @@ from turnscope.views.parameters import apply_changes
 from tests.wire import Run
 from tests.wire.compare import PARTS, Rebuilt, compare_body, pair_requests, sessions
 
-CUTS = ("condense", "clear", "drop", "mask")  # what an agent does to make room
-
 
 class Agent(NamedTuple):
     """An agent's policy, and which of its parameters the settings of a run set."""
 
     policy: str
     read_settings: Callable[[Path, Run], Mapping[str, Any]]
+    actions: tuple[str, ...] = ("condense",)  # what it does to make room
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ AGENTS: Mapping[str, Agent] = {
     "opencode": Agent("opencode", read_opencode),
     "pi": Agent("pi", read_pi),
     "qwen-code": Agent("qwen-code", lambda _folder, _run: {}),
-    "gemini-cli": Agent("gemini-cli", lambda _folder, _run: {}),
+    "gemini-cli": Agent("gemini-cli-0.61", lambda _folder, _run: {}, ("truncate", "condense")),
     "cline-sdk": Agent("cline-sdk", lambda _folder, _run: {}),
 }
 
@@ -96,14 +95,14 @@ def hold(folder: Path, run: Run) -> Held | None:
     if session is None or agent is None:
         return None
     policy = apply_changes(load(agent.policy), agent.read_settings(folder, run))
-    return hold_session(run, session, policy)
+    return hold_session(run, session, policy, agent.actions)
 
 
-def hold_session(run: Run, session: Session, policy: Policy) -> Held:
+def hold_session(run: Run, session: Session, policy: Policy, actions: Collection[str]) -> Held:
     """Replay one session of a run under a policy, and hold it against what was done and sent."""
     trace = turnscope.replay(session, policy)
-    recorded = {seen.request for seen in session.observed if seen.edit.action in CUTS}
-    made = {plan.request.n for plan in trace.outlines if any(action in CUTS for action in plan.actions)}
+    recorded = {seen.request for seen in session.observed if seen.edit.action in actions}
+    made = {plan.request.n for plan in trace.outlines if any(action in actions for action in plan.actions)}
     rebuilt = [
         Rebuilt(session.id, n, build_body(plan, session), (usage.prompt_tokens, usage.output_tokens), exact=False)
         for n, plan in enumerate(trace.plans)

@@ -27,9 +27,19 @@ def is_sent_here(session: Session, request: Request) -> bool:
 
 def find_compactions(ctx: Ctx) -> list[Edit]:
     """Return the edits by which the tool condensed at this very request; [] where the log records none."""
+    return find_recorded_edits(ctx, "condense")
+
+
+def find_recorded_edits(ctx: Ctx, action: str) -> list[Edit]:
+    """Return the edits of one action that the tool made at this very request; [] where the log records none.
+
+    Args:
+        ctx: What the rule may read.
+        action: The action.
+    """
     if is_sent_here(ctx.session, ctx.request):
         return []
-    return [edit for edit in _iter_edits(ctx, ctx.request.n) if edit.action == "condense"]
+    return [edit for edit in _iter_edits(ctx, ctx.request.n) if edit.action == action]
 
 
 def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
