@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import turnscope
 from conftest import shared
+from turnscope.planning.policy import load
+from turnscope.views.parameters import apply_changes
 
-from tests.wire import folders, open_run
+from tests.wire import folders, open_run, policies
 from tests.wire.compare import Compared, compare, sessions
 from tests.wire.leaves import leaves
 
@@ -142,3 +144,35 @@ def test_runs_are_found_packed_and_unpacked(tmp_path: Path) -> None:
     (tmp_path / "a" / "wire.jsonl").write_text("", encoding="utf-8")
     (tmp_path / "b" / "wire.json.xz").write_bytes(b"")
     assert [path.name for path in folders(tmp_path)] == ["a", "b"]
+
+
+HELD = {  # a run -> requests at which the agent made room, and the least share of the characters of messages that is equal
+    "claude/B2-acwindow100k": ((11, 24, 33, 43, 53, 63, 69, 78, 89, 99, 109), 0.999),
+    "claude/C": ((14,), 0.999),
+    "codex/B2-limit60k": ((12, 24, 36, 48, 62, 74, 85, 97, 110, 119), 0.999),
+    "gemini/B2-thr0.1": ((18, 24, 32, 39, 44, 52, 58, 63, 70, 75, 83, 89, 95, 104, 110), 0.999),
+    "opencode/B1-128k": ((24, 45, 69, 90, 111, 134, 154), 0.999),
+    "pi/B3-parts100k": ((26, 52, 78, 104), 0.99),
+    "qwen/B1-100k": ((14, 29, 42, 58, 72, 84, 99, 110), 0.09),  # what comes before the first prompt is in no log
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it_sent(name: str) -> None:
+    folder, (requests, least) = shared("data", "wire", *name.split("/")), HELD[name]
+    with open_run(folder) as run:
+        held = policies.hold(folder, run)
+    assert held
+    assert held.recorded == held.made == requests
+    assert min(held.equal["messages"]) >= least
+    assert sorted(held.equal["messages"])[len(held.equal["messages"]) // 20] >= 0.99, "but for a twentieth, all is equal"
+
+
+def test_another_threshold_makes_room_elsewhere() -> None:
+    folder = shared("data", "wire", "claude", "B2-acwindow100k")
+    with open_run(folder) as run:
+        session = max(sessions(run.transcripts), key=lambda one: len(one.requests))
+        other = apply_changes(load("claude-code-2.1.330"), {"1.window": 120_000})
+        held = policies.hold_session(run, session, other, ("condense",))
+    assert held.made != held.recorded
+    assert min(held.equal["messages"]) < 0.9
