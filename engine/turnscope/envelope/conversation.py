@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from turnscope.envelope.envelope import Chunk, Envelope
@@ -170,6 +171,12 @@ def find_first_present(envelope: Envelope, starts: Sequence[int]) -> int:
                 _LEFT_OUT.clear()
             _LEFT_OUT[id(chunk)] = chunk
     return len(starts)
+
+
+@memoize
+def sum_characters(session: Session, _index: Index) -> tuple[int, ...]:
+    """Return the characters of all blocks before each block, and of all of them."""
+    return tuple(accumulate((len(block.text) for block in session.blocks), initial=0))
 
 
 def find_replaceable(envelope: Envelope, at: int) -> Piece | None:

@@ -12,7 +12,7 @@ from turnscope.envelope.conversation import get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.rules.claude_code.compact_into_summary import SLOT, find_reads, sum_tokens
+from turnscope.ports.claude_code.conversation import SLOT, find_reads, sum_tokens
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 

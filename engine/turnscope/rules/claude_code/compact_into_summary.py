@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
-from turnscope.envelope.conversation import find_path, get_call_input, get_result_text, memoize
+from turnscope.envelope.conversation import get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.session.index import Index, count_before
-from turnscope.session.model import Edit, Part, Session, Span
-
-SLOT = "files read"
+from turnscope.ports.claude_code.conversation import SLOT, find_reads, sum_tokens
+from turnscope.session.index import count_before
+from turnscope.session.model import Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +99,6 @@ def _count_request(ctx: Ctx, last: int, stop: int) -> int:
     request = ctx.previous.request
     answer = port.pad(sums[request.stop] - sums[request.cut])
     return recorded_compactions.count_previous_usage(ctx, last, answer) + port.pad(sums[stop] - sums[min(request.stop, stop)])
-
-
-@memoize
-def sum_tokens(session: Session, _index: Index) -> tuple[int, ...]:
-    """Return the estimated tokens of all blocks before each block."""
-    return tuple(accumulate((port.estimate(len(block.text)) for block in session.blocks), initial=0))
-
-
-@memoize
-def find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
-    """Return the tool results that hold a file, each with its path."""
-    found = (
-        (at, find_path(get_call_input(session, session.blocks[at])))
-        for at in index.results
-        if session.blocks[at].name == "Read"
-    )
-    return tuple((at, path) for at, path in found if path)
 
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:

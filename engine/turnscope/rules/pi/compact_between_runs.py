@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Annotated, Any
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_boundary, find_leading_summary
-from turnscope.envelope.conversation import memoize
+from turnscope.envelope.conversation import sum_characters
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import Index, count_before
-from turnscope.session.model import Edit, Session, Span
+from turnscope.session.index import count_before
+from turnscope.session.model import Edit, Span
 
 CHARS = 4  # characters of a token, by its estimate
 
@@ -54,17 +53,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _find_recent(ctx: Ctx, recent: int) -> int:
     """Return where the newest messages begin that have at least so many tokens together."""
-    sums, starts, ended = _sum_characters(ctx), ctx.index.messages, ctx.previous.request.stop if ctx.previous else 0
+    sums, starts, ended = sum_characters(ctx), ctx.index.messages, ctx.previous.request.stop if ctx.previous else 0
     number = count_before(starts, ended) - 1
     while number > 0 and sums[ended] - sums[starts[number]] < CHARS * recent:
         number -= 1
     return starts[max(0, number)]
-
-
-@memoize
-def _sum_characters(session: Session, _index: Index) -> tuple[int, ...]:
-    """Return the characters of all blocks before each block."""
-    return tuple(accumulate((len(block.text) for block in session.blocks), initial=0))
 
 
 RULE = Rule(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Annotated, Any
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_boundary, find_leading_summary
-from turnscope.envelope.conversation import memoize
+from turnscope.envelope.conversation import sum_characters
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import Index
-from turnscope.session.model import Edit, Session, Span
+from turnscope.session.model import Edit, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
     begin, _, fresh = find_leading_summary(envelope, ctx)
-    sums, cut = _sum_characters(ctx), ctx.request.cut
+    sums, cut = sum_characters(ctx), ctx.request.cut
     want = bisect_left(sums, sums[cut] - params.keep * (sums[cut] - sums[begin]))
     stop = find_boundary(envelope, ctx, want, fresh)
     if stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
@@ -50,12 +48,6 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     how = SummaryOptions("hand-over", cap=params.cap, shape="pair")
     envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     return last if envelope is before else ctx.request.n
-
-
-@memoize
-def _sum_characters(session: Session, _index: Index) -> tuple[int, ...]:
-    """Return the characters of all blocks before each block."""
-    return tuple(accumulate((len(block.text) for block in session.blocks), initial=0))
 
 
 RULE = Rule(
