@@ -163,6 +163,7 @@ class _Layout:
         self.sums_up_text = sums_up_text
         self.nodes, self.lead = list[Node](), list[NodeMessage]()
         self.requested: tuple[str, str] | None = None  # a requested compaction: its message, where the tail begins
+        self.trigger: dict[str, str] = {}  # and who requested it, where the log says so
         self.cut: Cut | None = None
         self.tasks: dict[str, str] = {}  # session of a subagent -> the call that started it
         self.asides: list[tuple[Node, str, NodeMessage]] = []  # of each summary: its node, what it sums up, the answer
@@ -181,6 +182,8 @@ class _Layout:
             mark = next((part for part in parts if part.get("type") == "compaction"), None)
             node.messages = [NodeMessage("user", make_text(QUESTION), "inferred")] if mark else _make_prompt(parts, passed)
             self.requested = (id, as_text(mark.get("tail_start_id"))) if mark else None
+            auto = mark.get("auto") if mark else None
+            self.trigger = {"trigger": "auto" if auto else "manual"} if isinstance(auto, bool) else {}
             self.sent += [] if mark else [node]
         elif message.get("role") == "assistant":
             node.messages = list(self._make_answers(message, parts, time, passed, cleared))
@@ -200,7 +203,7 @@ class _Layout:
             self.asides.append((node, text, node.messages[0]))
             node.messages[0] = replace(node.messages[0], request=None)
         if done:
-            self.cut = Cut("compacted into a summary", [*tail, requested], node.id)
+            self.cut = Cut("compacted into a summary", [*tail, requested], node.id, self.trigger)
             self.sent = [one for one in self.sent if one.id in tail]
             self.summary = extract_text(node.messages[0].content) if node.messages else ""
 

@@ -41,25 +41,28 @@ class _Sizes(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request. What was billed for the previous request, with its answer, is compared with the limit.
 
-    State: the request that compacted last.
+    What a person requested is compacted where the log shows it. State: the request that compacted last.
     """
     last: int = -1 if ctx.state is None else ctx.state
     used = recorded_compactions.count_previous_usage(ctx, last, 0)
-    if ctx.previous is None or used < ctx.budget.limit:
+    seen = recorded_compactions.find_compactions(ctx)
+    manual = [edit.span for edit in seen if edit.span and edit.facts.get("trigger") == "manual"]
+    if ctx.previous is None or not (manual or used >= ctx.budget.limit):
         return last
     starts = ctx.index.messages
     begin = find_condensable_start(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
     old = find_summary(envelope, begin) if begin < ctx.request.cut else None
     fresh = find_next_present(envelope, ctx, old.stop) if old else begin
     because = f"the previous request had {used:,} tokens, the threshold is {ctx.budget.limit:,}"
+    because = f"requested by the user, at {used:,} tokens" if manual else because
     facts = {"reported": used, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
         return last
-    stop = _find_tail(ctx, params, fresh)
-    if ctx.count_tokens(fresh, stop) <= params.cap:
+    stop = max(span.stop for span in manual) if manual else _find_tail(ctx, params, fresh)
+    recorded, text = recorded_compactions.find_recorded_summary(ctx, seen)
+    if not text and ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return last
-    recorded, text = recorded_compactions.find_recorded_summary(ctx, recorded_compactions.find_compactions(ctx))
     if text:
         yield from _follow_log(ctx, Span(begin, stop), recorded, text, because, facts)
         return ctx.request.n
