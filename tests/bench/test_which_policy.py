@@ -1,0 +1,45 @@
+"""The table of policies holds the figures that a comparison has of each session."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+import turnscope
+import which_policy
+from conftest import ROOT
+
+NAMES = ("as-recorded", "keep-everything", "last-20-messages")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one session."""
+    made = tmp_path_factory.mktemp("sessions")
+    (made / "one.jsonl").write_bytes((ROOT / "sample_sessions" / "cache-goes-cold.jsonl").read_bytes())
+    return made
+
+
+def test_the_figures_of_one_session_are_those_of_its_comparison(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert which_policy.main([str(folder), *NAMES, "--csv"]) == 0
+    table = {row["policy"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))}
+    for row in turnscope.compare(turnscope.load(folder / "one.jsonl"), NAMES).rows:
+        assert float(table[row.policy]["cost"]) == pytest.approx(row.factor)
+        assert float(table[row.policy]["lost"]) == pytest.approx(row.losses.rate)
+        assert float(table[row.policy]["peak"]) == pytest.approx(row.peak[0])
+        assert float(table[row.policy]["from"]) == pytest.approx(row.factor), "of one session all draws are the same"
+    assert float(table["as-recorded"]["no cache"]) == 1.0
+    cut, whole = table["last-20-messages"], table["keep-everything"]
+    assert float(cut["no cache"]) < float(cut["cost"]), "it breaks the cache at every request"
+    assert float(cut["no cache"]) < float(whole["no cache"])
+
+
+def test_what_no_other_beats_is_marked_and_a_folder_without_sessions_says_so(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert which_policy.main([str(folder), *NAMES]) == 0
+    assert "* keep-everything" in capsys.readouterr().out, "nothing is lost: no other policy can beat it"
+    assert which_policy.main([str(tmp_path)]) == 1
+    assert "holds no session" in capsys.readouterr().err
