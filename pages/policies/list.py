@@ -20,6 +20,7 @@ KEY = "policies.list"
 LEAST, MOST = 0.4, 4.0  # factors at the ends of the axis of costs, which is logarithmic
 MOST_LOST = 0.4  # share of lost references at the end of its axis
 SURE = {
+    "wire": "✔ on the wire",
     "verified": "✔ original's outputs",
     "partly": "✔ partly",
     "source": "‹› source",

@@ -30,7 +30,7 @@ def draw(known: library.PolicyCatalog, traits: policy_traits.Traits) -> None:
     made = policy_pages.build_page(known.policies[traits.name], traits.system)
     with st.container(key="policy-detail"):
         with st.container(horizontal=True, vertical_alignment="center"):
-            tone = "good" if traits.proof == "verified" else ""
+            tone = "good" if traits.proof in ("wire", "verified") else ""
             proof = f'<span class="ts-chip {tone}">{policy_traits.PROOFS[traits.proof]}</span>'
             st.html(f'<div class="policy-title"><h2>{escape(made.title)}</h2>{proof}</div>', width="stretch")
             st.page_link(

@@ -18,6 +18,7 @@ KINDS = {  # kind -> what it does, for people
     "memory": "adds memory or context",
 }
 PROOFS = {  # how sure -> what it says, the surest first
+    "wire": "verified on the wire",
     "verified": "verified against the original's outputs",
     "partly": "partly verified",
     "source": "read from source or documentation",
@@ -99,7 +100,7 @@ def find_proof(policy: Policy) -> str:
     """How sure we are that a policy does what its original does: a key of `PROOFS`."""
     fidelity = policy.fidelity
     if fidelity.startswith("verified"):
-        return "verified"
+        return "wire" if fidelity.startswith("verified on the wire") else "verified"
     if fidelity.startswith(OURS) or not fidelity:
         return "illustrative"
     if fidelity.startswith("approximate"):
