@@ -43,8 +43,8 @@ def test_policies_are_filtered_opened_and_compared_on_the_session(kept: Page) ->
     kept.get_by_role("button", name="Gemini CLI").click()
     expect(kept.locator(".st-key-policy-detail h2")).to_have_text("Gemini CLI")
     kept.get_by_role("checkbox", name="Compare Gemini CLI").check()
-    kept.get_by_role("checkbox", name="Compare opencode", exact=True).check()
+    kept.get_by_role("checkbox", name="Compare Inspect (summaries)", exact=True).check()
     expect(kept.locator(".policy-title").filter(has_text="2 chosen")).to_be_visible()  # before that the link names one
     kept.locator(".policy-compare").click()
-    expect(kept.locator(".cmp-card h2")).to_have_text(["As recorded", "Gemini CLI", "opencode"])
-    expect(kept).to_have_url(re.compile(f"{SAMPLE}.*policies=as-recorded%2Cgemini-cli%2Copencode"))
+    expect(kept.locator(".cmp-card h2")).to_have_text(["As recorded", "Gemini CLI", "Inspect (summaries)"])
+    expect(kept).to_have_url(re.compile(f"{SAMPLE}.*policies=as-recorded%2Cgemini-cli%2Cinspect-summary"))
