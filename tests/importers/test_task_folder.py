@@ -102,6 +102,16 @@ def test_both_files_of_a_folder_open_the_same_session(tmp_path: Path) -> None:
     assert session.title == "go"
 
 
+def test_answers_that_no_request_of_the_screen_asked_for_are_counted_in_a_note(tmp_path: Path) -> None:
+    history, screen = task(3)
+    kept = [event for event in screen if not (event["say"] == "api_req_started" and event["conversationHistoryIndex"] == 3)]
+    session = folder(tmp_path, history, kept)
+    assert len(session.requests) == 2
+    assert sum(message.role == "assistant" for message in session.messages) == 3
+    (note,) = session.notes
+    assert note.what == "1 stored answer has no request on the screen: what that cost is not known, and in no total"
+
+
 def test_each_request_sent_the_message_behind_the_one_that_its_event_names(tmp_path: Path) -> None:
     session = folder(tmp_path, *task(3))
     assert [session.messages[session.blocks[r.cut].message].id for r in session.requests] == ["m1", "m3", "m5"]

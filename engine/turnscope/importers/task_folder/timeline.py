@@ -93,6 +93,11 @@ def build_session(folder: Folder) -> Session:
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
         builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were restored from the screen")
+    asked = {answer for answer in plot.answers if answer is not None}
+    if plot.answers and (unasked := sum(row.role == "assistant" for row in plot.rows) - len(asked)):
+        what = "1 stored answer has" if unasked == 1 else f"{unasked} stored answers have"
+        what += " no request on the screen: what that cost is not known, and in no total"
+        builder.add_note("warning", 0, what)
     found = find_windows(extract_text(row.content) for row in plot.rows if row.role == "user")
     builder.window = found[-1] if found else None
     rows = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
