@@ -102,7 +102,7 @@ def test_both_files_of_a_folder_open_the_same_session(tmp_path: Path) -> None:
     assert session.title == "go"
 
 
-def test_answers_that_no_request_of_the_screen_asked_for_are_counted_in_a_note(tmp_path: Path) -> None:
+def test_answers_without_a_request_on_the_screen_are_counted_in_a_note(tmp_path: Path) -> None:
     history, screen = task(3)
     kept = [event for event in screen if not (event["say"] == "api_req_started" and event["conversationHistoryIndex"] == 3)]
     session = folder(tmp_path, history, kept)

@@ -93,9 +93,9 @@ def build_session(folder: Folder) -> Session:
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
         builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were restored from the screen")
-    asked = {answer for answer in plot.answers if answer is not None}
-    if plot.answers and (unasked := sum(row.role == "assistant" for row in plot.rows) - len(asked)):
-        what = "1 stored answer has" if unasked == 1 else f"{unasked} stored answers have"
+    requested = {answer for answer in plot.answers if answer is not None}
+    if plot.answers and (unrequested := sum(row.role == "assistant" for row in plot.rows) - len(requested)):
+        what = "1 stored answer has" if unrequested == 1 else f"{unrequested} stored answers have"
         what += " no request on the screen: what that cost is not known, and in no total"
         builder.add_note("warning", 0, what)
     found = find_windows(extract_text(row.content) for row in plot.rows if row.role == "user")
