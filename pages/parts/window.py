@@ -38,7 +38,7 @@ def draw_choice(shown: opening.ShownSession) -> None:
 
 
 def _choose(shown: opening.ShownSession, window: int) -> None:
-    """Keep the choice (0 = by evidence): sessions are opened anew with it. The library is told."""
+    """Keep the choice (0 = by evidence): sessions are opened anew with it, and the library reads this one anew."""
     try:
         library.choose_window(shown.opened.session, window)
         if shown.entry.origin != "chat":

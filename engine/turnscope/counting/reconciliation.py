@@ -174,11 +174,9 @@ class Fit:
     def scale_limits(self) -> tuple[float, float]:
         """Between what scales an error of counting lies: closer to this one where the log may lack a part of a prompt."""
         low, high = SCALE_LIMITS
-        return (
-            SCALE_LIMITS
-            if self.whole
-            else (max(low, (1 - DRIFT_LIMIT) * self.scale), min(high, (1 + DRIFT_LIMIT) * self.scale))
-        )
+        if self.whole:
+            return low, high
+        return max(low, (1 - DRIFT_LIMIT) * self.scale), min(high, (1 + DRIFT_LIMIT) * self.scale)
 
     def _compute_static_terms(self, counted: int, recorded: int, static: int) -> Terms | None:
         """The terms of a request whose system prompt and tools are known. None where the rest is no error of counting."""

@@ -36,9 +36,8 @@ def list_log_facts(session: Session) -> list[tuple[str, str]]:
     known |= {key: value for key, value in settings.items() if key not in known and key[:1] != "_"}
     found = [(name, text) for key, value in known.items() for name, text in _iter_facts(key, value, DEPTH)]
     ended = Counter(request.stop_reason for request in session.requests if request.stop_reason)
-    found += [("answers ended with", ", ".join(f"{reason} ({count:,})" for reason, count in ended.most_common(8)))] * bool(
-        ended
-    )
+    if ended:
+        found.append(("answers ended with", ", ".join(f"{reason} ({count:,})" for reason, count in ended.most_common(8))))
     return found[:MOST_FACTS]
 
 

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
-from turnscope.envelope.conversation import get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.ports.claude_code.conversation import SLOT, find_reads, sum_tokens
+from turnscope.ports.claude_code.conversation import SLOT, iter_last_files, sum_tokens
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
@@ -91,19 +90,11 @@ def _find_last_round(ctx: Ctx) -> int:
 
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
-    """Return the files that were read last, as the conversation holds them; of those that are too large the names."""
-    reads, met = find_reads(ctx), set[str]()
-    for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
-        text = None if path in met else get_result_text(ctx.session.blocks[at])
-        if text is None or len(met) >= params.files:
-            continue
-        met.add(path)
+    """Return the files that were read last; of those that are too large the names."""
+    for path, text in iter_last_files(ctx, params.files):
         fits = port.estimate(len(text)) <= params.file_tokens
-        yield Part(
-            "user",
-            "text",
-            f"{path}, as it was read last:\n{text}" if fits else f"{path} was read; it is too large to come back.",
-        )
+        shown = f"{path}, as it was read last:\n{text}" if fits else f"{path} was read; it is too large to come back."
+        yield Part("user", "text", shown)
 
 
 RULE = Rule(

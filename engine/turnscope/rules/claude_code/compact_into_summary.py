@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
-from turnscope.envelope.conversation import get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.ports.claude_code.conversation import SLOT, find_reads, sum_tokens
+from turnscope.ports.claude_code.conversation import SLOT, iter_last_files, sum_tokens
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
@@ -102,14 +101,10 @@ def _count_request(ctx: Ctx, last: int, stop: int) -> int:
 
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
-    """Return the files that were read last, as the conversation holds them. Nothing is read from the disk."""
-    reads, left, met = find_reads(ctx), params.files_tokens, set[str]()
-    for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
-        text = None if path in met else get_result_text(ctx.session.blocks[at])
-        if text is None or len(met) >= params.files:
-            continue
-        met.add(path)
-        text = text[: 4 * min(params.file_tokens, left)]
+    """Return the files that were read last, each and all of them cut to their tokens."""
+    left = params.files_tokens
+    for path, whole in iter_last_files(ctx, params.files):
+        text = whole[: 4 * min(params.file_tokens, left)]
         left -= port.estimate(len(text))
         if text:
             yield Part("user", "text", f"{path}, as it was read last:\n{text}")

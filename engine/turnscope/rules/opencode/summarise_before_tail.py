@@ -33,9 +33,7 @@ class Params:
 class _Sizes(NamedTuple):
     sums: tuple[int, ...]  # characters of all messages before each
     begins: tuple[int, ...]  # addresses of messages that are not results
-    turns: tuple[
-        int, ...
-    ]  # addresses at which turns begin; one does with the request to go on that follows a summary in the log
+    turns: tuple[int, ...]  # addresses at which turns begin, also with the request to go on behind a summary of the log
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -53,8 +51,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     begin = find_condensable_start(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
     old = find_summary(envelope, begin) if begin < ctx.request.cut else None
     fresh = find_next_present(envelope, ctx, old.stop) if old else begin
-    because = f"the previous request had {used:,} tokens, the threshold is {ctx.budget.limit:,}"
-    because = f"requested by the user, at {used:,} tokens" if manual else because
+    over = f"the previous request had {used:,} tokens, the threshold is {ctx.budget.limit:,}"
+    because = f"requested by the user, at {used:,} tokens" if manual else over
     facts = {"reported": used, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
         return last
@@ -85,9 +83,8 @@ def _follow_log(ctx: Ctx, span: Span, recorded: int, text: str, because: str, fa
 def _find_tail(ctx: Ctx, params: Params, fresh: int) -> int:
     """Return where the part begins that stays; the end of the request if nothing stays."""
     cut, sizes = ctx.request.cut, _measure(ctx)
-    turns = sizes.turns
     most = compute_keep(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
-    starts = list(turns[bisect_left(turns, fresh) : count_before(turns, cut)])
+    starts = list(sizes.turns[bisect_left(sizes.turns, fresh) : count_before(sizes.turns, cut)])
     recent = starts if params.tail_turns < 0 else starts[max(0, len(starts) - params.tail_turns) :]
     spans = list(zip(recent, [*recent[1:], cut], strict=True)) if recent else []
     kept, left = count_fitting([_estimate_stretch(ctx, *span) for span in spans], most)
