@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
 FAILED = pytest.StashKey[bool]()
+BRIEF = pytest.StashKey[bool]()  # whether the longest tests run a part of their cases, or none
 
 for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mode puts none of them on the path
     if str(folder) not in sys.path:
@@ -58,6 +60,10 @@ def examples(wanted: int) -> int:
 
 MEMORY = Path("/dev/shm")
 ROOM = 4_000_000_000  # bytes that have to be free there
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--thorough", action="store_true", help="run every case of the longest tests, as CI does")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,6 +105,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     option = config.option
     if not (CI or option.markexpr) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         option.markexpr = "not browser"  # `pytest` alone; `pytest -m browser` and CI run those, too
+        config.stash[BRIEF] = not option.thorough
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own, and got nothing but the command line
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
@@ -106,15 +113,30 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         option.numprocesses, option.dist = 3, "worksteal"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In CI a browser test that failed runs once more, named in the summary: a busy machine may be late for a click.
-
-    Only there: what the engine does must not depend on how fast it is done.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`pytest` alone leaves out cases of the longest tests. In CI a browser test that failed runs once more and is named in
+    the summary, because a busy machine may be late for a click; what the engine does must not depend on how fast it is done.
     """
+    if config.stash.get(BRIEF, False):
+        left_out = list_left_out(items)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=lambda item: item.path)  # the same in every worker, wherever it began
     for item in items:
         if CI and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def list_left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The cases of tests marked `thorough` that `pytest` alone leaves out: all, or all but each so manieth (`every`)."""
+    left_out, seen = [], Counter[tuple[Path, str]]()
+    for item in items:
+        if mark := item.get_closest_marker("thorough"):
+            test = item.path, item.name.partition("[")[0]
+            if "every" not in mark.kwargs or seen[test] % mark.kwargs["every"]:
+                left_out.append(item)
+            seen[test] += 1
+    return left_out
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ ENGINE = ROOT / "engine"
 WITH_EXAMPLES = sorted(path for path in (ENGINE / "turnscope").rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.relative_to(ENGINE).as_posix())
 def test_examples_give_what_they_say(path: Path, monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
     monkeypatch.chdir(ROOT)

@@ -19,6 +19,7 @@ SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 HEAVY = {"anthropic", "optuna", "plotly", "streamlit", "pandas", "sqlalchemy", "sqlite_utils"}
 
 
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("name", turnscope.__all__)
 def test_every_name_has_an_example_that_is_true(name: str, monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
     monkeypatch.chdir(ROOT)
@@ -36,10 +37,12 @@ def find_loaded(code: str) -> set[str]:
     return HEAVY & set(done.stdout.split())
 
 
+@pytest.mark.thorough
 def test_importing_and_replaying_load_neither_a_provider_nor_a_chart_nor_the_app() -> None:
     assert find_loaded(f"import turnscope; turnscope.overview(turnscope.load({str(SAMPLE)!r}))") == set()
 
 
+@pytest.mark.thorough
 def test_no_page_but_the_chat_loads_a_provider(data_folder: Path) -> None:
     """A chat is among what can be opened, so its store is read; the debugger offers to have placeholders written by a model."""
     visits = f"""
@@ -113,6 +116,7 @@ def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_
         turnscope.dumps(str(SAMPLE))  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("default::DeprecationWarning")
 def test_arguments_of_advise_work_under_their_older_names_with_a_warning() -> None:
     calls: list[tuple[int, int]] = []

@@ -65,6 +65,7 @@ def test_a_folder_that_holds_itself_is_searched_once(
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.thorough
 def test_pages_say_so_and_go_on(loops: Path, app: AppTest) -> None:
     def texts() -> str:
         assert not app.exception

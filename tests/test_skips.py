@@ -29,6 +29,7 @@ def run(folder: Path, text: str, *arguments: str, ci: str = "1") -> subprocess.C
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("case", CASES)
 def test_a_skip_that_is_not_expected_fails_a_run_in_ci_and_is_named(tmp_path: Path, case: str) -> None:
     done = run(tmp_path, CASES[case])
@@ -37,6 +38,7 @@ def test_a_skip_that_is_not_expected_fails_a_run_in_ci_and_is_named(tmp_path: Pa
     assert ("got empty parameter set" if case == "without cases" else "the moon is full: test_it.py") in done.stdout
 
 
+@pytest.mark.thorough
 def test_it_fails_where_workers_run_the_tests_too(tmp_path: Path) -> None:
     for case in ("in the test", "of the file"):
         done = run(tmp_path, CASES[case], "-p", "xdist", "-n", "2")

@@ -13,6 +13,7 @@ from turnscope.settings import find_database
 from turnscope.storage.threads import Threads
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["forget", "--forget"])
 def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_folder: Path, name: str) -> None:
     log = Log()

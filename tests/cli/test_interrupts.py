@@ -42,6 +42,7 @@ def wait_for(folder: Path, seconds: float, pattern: str = "*") -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LONG)
 def test_ctrl_c_ends_a_long_command(name: str, session: Path, tmp_path: Path, data_folder: Path) -> None:
     """The signal comes to the whole process group, as from a terminal."""

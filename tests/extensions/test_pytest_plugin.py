@@ -35,6 +35,7 @@ def run(folder: Path, path: str, files: Mapping[str, str], *options: str) -> str
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
+@pytest.mark.thorough
 def test_a_project_with_a_folder_of_its_own_called_engine_is_tested_as_without_turnscope(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_project_with_a_folder_of_its_own_called_engine_is_tested_as_without_t
     assert "context_budget" not in fixtures
 
 
+@pytest.mark.thorough
 def test_a_test_that_asks_for_the_fixture_gets_it_and_fails_where_the_session_breaks_its_budget(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_drawn_areas_end_at_the_prompt_even_where_the_estimates_are_too_high(vie
     assert (sum(areas) == view.prompts[columns.build_outline(view, "requests", figures.MAX_COLUMNS).request]).all()
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("by", UNITS)
 @pytest.mark.parametrize("measure", MEASURES)

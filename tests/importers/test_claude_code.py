@@ -1181,6 +1181,7 @@ def test_a_branchs_counts_go_on_from_those_of_the_main_path(tmp_path: Path) -> N
         assert set(ledger.memo) - counted <= own | {block.digest for block in one.blocks[one.at :]}
 
 
+@pytest.mark.thorough
 def test_a_thousand_branches_take_the_time_and_memory_of_what_they_add(tmp_path: Path) -> None:
     """Four times as many branches, of a trunk that is four times as long, may take six times as long, and not sixteen times."""
     files = {count: trunk_with_asides(count).save(tmp_path / f"{count}.jsonl") for count in (350, 1400)}

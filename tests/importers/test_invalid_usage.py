@@ -55,10 +55,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Whole]:
     return [whole for whole in found if whole.path.suffix in (".json", ".jsonl") and usages(whole.path)]
 
 
+@pytest.mark.thorough
 def test_the_formats_that_are_tried(made: list[Whole]) -> None:
     assert len({whole.format for whole in made}) > 20
 
 
+@pytest.mark.thorough
 def test_wrong_numbers_are_a_note_in_every_format(made: list[Whole], tmp_path: Path) -> None:
     faults, tried = [], 0
     for number, whole in enumerate(made):

@@ -25,11 +25,13 @@ def cases(found: list[Whole]) -> list[Case]:
     return [try_case(turn, SEED) for turn in turns(found, CASES, Random(SEED))]
 
 
+@pytest.mark.thorough
 def test_every_format_has_a_file(found: list[Whole]) -> None:
     bare = {importer.name for importer in find_importers()} - {whole.format for whole in found}
     assert not bare, "name a small file of it in MADE_BY of tests/bench/bench_mutations.py"
 
 
+@pytest.mark.thorough
 def test_damage_gives_typed_errors_and_notes(cases: list[Case]) -> None:
     assert [f"{case.name}: {case.fault}" for case in cases if case.fault] == []
     ends = {case.end for case in cases}

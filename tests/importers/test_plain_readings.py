@@ -21,6 +21,7 @@ def test_messages_of_every_format_are_counted() -> None:
     assert {name for name, reading in READINGS.items() if not reading.messages} - COUNTS.keys() == UNCOUNTED
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.skipif(not SHARED.is_dir(), reason="real files lie beside the project")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name[:40]}")
 def test_a_real_file_opens_with_all_that_it_holds(path: Path) -> None:

@@ -47,6 +47,7 @@ def first(session: Session, stop: int) -> Session:
     return structs.replace(session, blocks=session.blocks[:stop], messages=messages, requests=())
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(400))
 @given(sessions, moves)
 def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session, moves: list[Any]) -> None:
@@ -70,6 +71,7 @@ def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session
         before = made
 
 
+@pytest.mark.thorough(every=10)
 @settings(max_examples=examples(10))
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 @given(sessions)

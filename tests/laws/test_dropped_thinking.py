@@ -40,6 +40,7 @@ SESSIONS = {model: talk(model) for model in MODELS}
 LEDGERS = {model: build_ledger(session, CHARS) for model, session in SESSIONS.items()}
 
 
+@pytest.mark.thorough(every=20)
 @pytest.mark.parametrize("name", list_policies())
 @pytest.mark.parametrize("model", MODELS)
 def test_thinking_of_past_turns_is_dropped_from_every_request_and_nothing_else(model: str, name: str) -> None:

@@ -47,6 +47,7 @@ def test_keep_everything_keeps_everything(session: Session) -> None:
         assert [(p.start, p.stop, p.body) for p in plan.after.pieces] == [(0, plan.request.cut, None)]
 
 
+@pytest.mark.thorough
 @given(sessions)
 def test_the_first_requests_alone_give_the_same_plans(session: Session) -> None:
     whole = plans(session, policy(DROP_OLD))

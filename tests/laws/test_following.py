@@ -94,6 +94,7 @@ def odd(log: Log, n: int, kind: int) -> None:
         log.line("progress", data={"type": "agent_progress", "agentId": f"p{n}", "message": inner})
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(150))
 @given(logs(), st.data())
 def test_reading_on_gives_what_reading_the_whole_gives(tmp_path_factory: pytest.TempPathFactory, log: Log, data: Any) -> None:

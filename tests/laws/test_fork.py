@@ -89,6 +89,7 @@ def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Ses
     assert all(request.stop <= at for request in shared.requests)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(path) -> None:
     session, memo = turnscope.load(path), dict[str, int]()

@@ -163,6 +163,7 @@ def replay_twice(name: str) -> tuple[Trace, Trace]:
         return told, trace(small, policy, ledger)
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", FRESH)
 def test_a_shipped_policy_sends_the_same_and_never_tells_more(name: str) -> None:
     told, anew = replay_twice(name)

@@ -95,6 +95,7 @@ def check_newest(_policy: Policy, session: Session, plan: Plan) -> None:
 CHECKS = {"fits": check_fits, "paired": check_paired, "prefix": check_prefix}
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", [name for name in NAMES if is_ours(name) or policies.load(name).guarantees])
 @EXAMPLES
 @example(session=make([[("say", 180), ("say", 0), ("say", 20), ("tool", 148)]], False, False), limit=60)
@@ -108,6 +109,7 @@ def test_a_policy_keeps_what_it_declares(name: str, session: Session, limit: int
             check(policy, session, plan)
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", NAMES)
 @EXAMPLES
 @given(session=sessions, limit=limits)
@@ -165,6 +167,7 @@ def digest_all() -> str:
     return hashlib.blake2b("".join(said).encode(), digest_size=16).hexdigest()
 
 
+@pytest.mark.thorough
 def test_the_same_input_gives_the_same_plans_in_every_process() -> None:
     """This process has a seed of its own, by chance."""
     folders = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "laws"), *filter(None, [os.environ.get("PYTHONPATH")])]

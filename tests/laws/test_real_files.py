@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 from tests import samples
 
 
+@pytest.mark.thorough
 def test_the_samples_have_no_number_that_must_be_zero(capsys: pytest.CaptureFixture[str]) -> None:
     assert samples.main([str(ROOT / "sample_sessions")]) == 0
     printed = capsys.readouterr().out
@@ -22,6 +23,7 @@ def test_the_samples_have_no_number_that_must_be_zero(capsys: pytest.CaptureFixt
     assert len([line for line in printed.splitlines() if line.startswith("sample_sessions/")]) == 8, "four in each table"
 
 
+@pytest.mark.thorough
 def test_open_sessions_have_no_number_that_must_be_zero(
     shared: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

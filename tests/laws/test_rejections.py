@@ -67,6 +67,7 @@ accidents = st.builds(
 )
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", list_policies())
 @settings(max_examples=examples(12))
 @given(session=sessions | accidents, limit=limits)
@@ -86,6 +87,7 @@ def test_no_policy_of_ours_sends_what_a_provider_rejects(name: str, session: Ses
         assert plan.verdict == "refuse" or looking.check(plan, PRICES) == (), plan.decisions
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_no_policy_of_ours_sends_it_of_a_sample(path: Path) -> None:
     session = turnscope.load(path)

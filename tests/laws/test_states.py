@@ -94,6 +94,7 @@ def agree(session: Session, policy: Policy, basis: Basis) -> None:
         assert all(json.loads(json.dumps(told, allow_nan=False)) == told for told in facts.values()), plan.decisions
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize(("name", "file"), [*zip(NAMES, cycle(FILES), strict=False)])
 def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: str, file: str) -> None:
     session, policy, ledger = sample(file), policies.load(name), ledger_of_sample(file)
@@ -101,6 +102,7 @@ def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_fact
         agree(session, chosen, Basis.of(session, ledger, build_own_ledger(session, chosen)))
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=examples(16))
 @given(session=sessions, limit=limits)
@@ -108,6 +110,7 @@ def test_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: 
     agree(session, tight(name, limit), Basis.of(session, ledger_of(session)))
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", STATEFUL)
 @settings(max_examples=examples(14))
 @given(session=sessions, limit=limits, data=st.data())
@@ -119,6 +122,7 @@ def test_the_first_requests_alone_leave_the_same_states(name: str, session: Sess
     assert [(plan.after, plan.states) for plan in part] == [(plan.after, plan.states) for plan in whole]
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", STATEFUL)
 @settings(max_examples=examples(14))
 @given(session=sessions, limit=limits, data=st.data())
@@ -155,6 +159,7 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
     assert halves, "no cut parted a character"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cline-classic", "librechat-agents"])
 def test_no_decision_is_there_for_its_memory_alone(name: str) -> None:
     trace = turnscope.replay(sample("tool-results-eat-the-window.jsonl"), name)

@@ -76,6 +76,7 @@ def found() -> Advice:
     return advise(turnscope.load(COLD), "clear-tool-results", trials=16)
 
 
+@pytest.mark.thorough
 def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_were_told(found: Advice, tmp_path: Path) -> None:
     assert found.method == "grid"
     assert found.chosen is not None
@@ -91,6 +92,7 @@ def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_wer
     assert (row.usd, len(row.losses.hits)) == (found.points[0].searched.usd, found.points[0].searched.lost)
 
 
+@pytest.mark.thorough
 def test_the_text_of_a_point_says_where_it_comes_from_and_claims_no_more_than_is_so(found: Advice) -> None:
     number = found.front[0]
     made = found.build_policy(number)
@@ -137,6 +139,7 @@ def iter_sessions(count: int) -> Iterator[turnscope.Session]:
         yield msgspec.structs.replace(whole, id=f"s{number}", title=f"session {number}", requests=requests)
 
 
+@pytest.mark.thorough
 def test_a_search_that_was_stopped_goes_on_to_what_it_would_have_been(tried: list[tuple[str, str]], tmp_path: Path) -> None:
     sessions = [*iter_sessions(3)]
     whole = advise(sessions, "balanced", trials=14, seed=3)
@@ -265,6 +268,7 @@ def test_the_command_advises_saves_and_says_what_is_wrong(
     assert command.main(["advise", str(COLD), "--policy", "keep-everything"]) == 1
 
 
+@pytest.mark.thorough
 def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     session, policy = turnscope.load(COLD), load_policy("clear-tool-results")
     task = AdviceTask("", policy.name, policy.to_toml(), str(tmp_path), 10, keys=("1.keep",))

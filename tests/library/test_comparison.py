@@ -246,6 +246,7 @@ def test_drops_of_the_recorded_tool_s_own_summaries_are_named() -> None:
     assert made[1].foreign_summaries == 1
 
 
+@pytest.mark.thorough
 def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +294,7 @@ def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
     assert f"({format_usd(record.record.counted_usd)} of it estimated" in record.calibration
 
 
+@pytest.mark.thorough
 def test_check_holds_the_whole_cost_to_the_limit_subagents_too() -> None:
     sample = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
     view = turnscope.overview(turnscope.load(sample))

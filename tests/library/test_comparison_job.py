@@ -98,6 +98,7 @@ def compare_in_two(record: Trace) -> tuple[ComparisonJob, dict[str, tuple[Trace,
     return job, made, there
 
 
+@pytest.mark.thorough
 def test_rows_of_another_process_are_those_that_this_one_makes(record: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_job, "FORK_FROM", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
@@ -112,6 +113,7 @@ def test_rows_of_another_process_are_those_that_this_one_makes(record: Trace, mo
         assert row == build_row(alone, SharedFacts.from_trace(record))
 
 
+@pytest.mark.thorough
 def test_rows_that_another_process_does_not_make_are_made_here(record: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_job, "FORK_FROM", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
@@ -123,6 +125,7 @@ def test_rows_that_another_process_does_not_make_are_made_here(record: Trace, mo
     assert len(made) == len(job.tasks)
 
 
+@pytest.mark.thorough
 def test_what_is_cancelled_ends_the_other_process_and_goes_on(record: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_job, "FORK_FROM", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)

@@ -206,6 +206,7 @@ def test_sessions_are_found_and_added_up_alone(tmp_path: Path, folder: Path) -> 
     assert index_queries.list_spending(path, []) == ()
 
 
+@pytest.mark.thorough
 def test_a_row_says_how_the_window_filled_and_what_cache_misses_cost(tmp_path: Path, folder: Path) -> None:
     done(tmp_path / "library.db", folder)
     for line in index_queries.list_sessions(tmp_path / "library.db"):
@@ -249,6 +250,7 @@ def test_hits_in_branches_and_subagents_name_their_part(tmp_path: Path) -> None:
     assert " ".join(words) in agent.blocks[found.at].text
 
 
+@pytest.mark.thorough
 def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     folder, path = tmp_path / "logs", tmp_path / "library.db"
     folder.mkdir()
@@ -269,6 +271,7 @@ def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_pa
     assert index_queries.search(path, "question")[0] == 12
 
 
+@pytest.mark.thorough
 def test_a_job_reads_in_processes_of_its_own_and_sums_up_what_failed(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
     job = IndexJob(path, library.find_sources(folder))
@@ -309,6 +312,7 @@ def test_weeks_have_no_gap() -> None:
     assert index_queries.group_by_week([]) == []
 
 
+@pytest.mark.thorough
 def test_a_kill_at_any_moment_leaves_whole_sessions_and_the_next_run_completes_them(tmp_path: Path) -> None:
     """A few rounds in processes of their own; 200 run in the bench durability.py."""
     run = [sys.executable, str(ROOT / "tests" / "bench" / "durability.py"), "--index", "--rounds", "4", "--files", "8"]

@@ -57,6 +57,7 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", select_covering(policy.list_policies()))
 def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
     run = ReplayJob("k", *begin_replay(short, policy.load(name)))
@@ -245,6 +246,7 @@ def test_one_that_is_given_up_ends(recorded: Trace) -> None:
     assert run.state == "cancelled"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["balanced", "one-line-calls"])
 def test_what_it_says_it_holds_is_about_what_is_allocated(recorded: Trace, name: str) -> None:
     list(begin_replay(recorded, policy.load(name))[1])  # what is loaded for the first replay is no part of it

@@ -436,6 +436,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_
     assert memory.open(file).session.blocks[0].text == "hello"
 
 
+@pytest.mark.thorough
 def test_a_users_own_prices_hold_the_second_time_and_new_ones_change_what_is_thought(data_folder: Path, file: Path) -> None:
     def find_price(window: int, price: str) -> Any:
         row = {"window": window, "prices": {"input": price, "output": price}}

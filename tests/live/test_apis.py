@@ -89,6 +89,7 @@ def body(text: str = "hello", **more: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": text}], **more}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", APIS)
 def test_a_turn_with_thinking_and_a_tool_is_streamed_billed_stored_and_goes_on(
     kind: str, server: ApiServer, threads: Threads, box: Toolbox
@@ -183,6 +184,7 @@ REFUSALS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", APIS)
 def test_a_refusal_says_what_the_provider_said_and_whether_the_prompt_was_too_long(kind: str, server: ApiServer) -> None:
     made = connect(kind, server)

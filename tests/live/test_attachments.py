@@ -134,6 +134,7 @@ def test_the_built_in_model_rejects_images_that_the_api_rejects(source: dict[str
     assert why in find_rejection(asked)
 
 
+@pytest.mark.thorough
 def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_path: Path) -> None:
     """With every rule that a chat offers, past the limit of a small window, and taken up again from the store."""
     image, notes = png(640, 480), ("notes.txt", ("The bridge is closed. search for it\n" * 300).encode())

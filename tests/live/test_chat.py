@@ -83,6 +83,7 @@ def kinds(events: Iterator[Event]) -> list[type[Event]]:
     return [type(event) for event in events]
 
 
+@pytest.mark.thorough
 def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plans(
     server: OfflineServer, threads: Threads, box: Toolbox
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Of
     assert {hit.thread for hit in threads.search("differently")} == {fork}
 
 
+@pytest.mark.thorough
 def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_reload_too(
     server: OfflineServer, threads: Threads
 ) -> None:
@@ -340,6 +342,7 @@ def test_the_key_is_in_no_file_and_no_error(server: OfflineServer, threads: Thre
             assert b"secret-key-123" not in file.read_bytes()
 
 
+@pytest.mark.thorough
 def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(threads: Threads) -> None:
     """Rounds of appending with a SIGKILL at a random moment; 200 rounds run in tests/bench/durability.py."""
     thread = threads.create()

@@ -128,6 +128,7 @@ def list_content(message: dict[str, Any]) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 @settings(max_examples=examples(12))
 @given(session=sessions, limit=limits)
@@ -168,6 +169,7 @@ def test_the_record_is_not_mended() -> None:
 SLICE = matrix.Course(turns=20, condense=8, paste=11, kill=15, model="offline-64k")
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", ["balanced", "last-5-pairs", "cline-classic", "litellm-trim", "librechat-agents", "roo"])
 def test_a_slice_of_the_matrix_is_right(name: str, tmp_path: Path) -> None:
     row = matrix.drive(name, replace(SLICE, model="offline-16k", paste=-1) if name == "litellm-trim" else SLICE, tmp_path)

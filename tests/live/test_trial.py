@@ -14,6 +14,7 @@ from turnscope.session.destination import Destination
 HERE, SERVER = Destination("offline", model="offline-16k"), Destination("server", "http://127.0.0.1:1", "local", 8_000)
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 def test_what_is_kept_is_what_a_policy_comes_to(name: str) -> None:
     kept = {key: held for key, held in trial.load_trials().items() if key == name}

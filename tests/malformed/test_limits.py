@@ -70,6 +70,7 @@ def read(rogue: Rogue, *, streamed: bool, timeout: float = 10) -> tuple[str, Pro
     raise AssertionError("nothing ended it")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "status", "streamed"),
     [("application/json", 200, False), ("application/json", 500, True), ("text/event-stream", 200, True)],
@@ -132,6 +133,7 @@ def test_a_packed_answer_that_breaks_off_is_an_error(rogue: Rogue) -> None:
     assert "cannot be read" in read(rogue, streamed=True)[1].what
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words", ["<html><title ", '{"n_prompt_tokens": 1', "maximum context length is 1 tokens ", "\0", "<!doctype"]
 )

@@ -248,6 +248,7 @@ def sendable(body: dict[str, Any]) -> None:
         assert all(b["text"].strip() for b in blocks if b["type"] == "text")
 
 
+@pytest.mark.thorough(every=20)
 @pytest.mark.parametrize("case", CASES)
 def test_what_came_is_kept_once_a_person_is_told_and_the_next_turn_works(
     case: str, rogue: Rogue, client: AnthropicProvider, threads: Threads

@@ -122,6 +122,7 @@ def join_texts(errors: list[BaseException]) -> str:
     return "\n".join(found)
 
 
+@pytest.mark.thorough
 def test_two_hundred_turns_with_an_echoing_server_leave_the_key_nowhere(rogue: Rogue, tmp_path: Path) -> None:
     threads, shown = Threads(tmp_path / "chats.db"), []
     thread, errors = threads.create(), []
@@ -230,6 +231,7 @@ def test_a_key_is_found_in_every_form(name: str, echo: str) -> None:
         assert not any(echo[at : at + 12] in found for at in range(len(echo) - 11)), f"{name} in pieces of {size}"
 
 
+@pytest.mark.thorough
 def test_forms_of_a_key_reach_neither_page_nor_file(rogue: Rogue, tmp_path: Path) -> None:
     """What is shown, stored, logged, traced with its content and exported, in one chat in which a server echoes every form."""
     threads, shown = Threads(tmp_path / "chats.db"), []
@@ -262,6 +264,7 @@ def test_forms_of_a_key_reach_neither_page_nor_file(rogue: Rogue, tmp_path: Path
         assert echo not in "".join(shown), name
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("hostile", ["a%", "%41", "aa:", "\\u", "&#1", "=", "A", "12 ", KEY[:9], "x" * 7 + " "])
 def test_a_long_text_is_scrubbed_in_linear_time(hostile: str) -> None:
     register_key(KEY)

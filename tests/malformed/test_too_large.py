@@ -52,6 +52,7 @@ def newest(talk: Chat) -> int:
     return max(n for n, message in enumerate(talk.live_session.session.messages) if message.role == "user")
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("policy", select_covering(list_offered()))
 def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
     policy: str, server: OfflineServer, tmp_path: Path
@@ -101,6 +102,7 @@ def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(se
     assert f"cut at {sent} tokens: the window is full" in told.what
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("policy", select_covering(list_offered()))
 def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: OfflineServer, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, policy)

@@ -94,6 +94,7 @@ def rows(threads: Threads, sql: str, *given: Any) -> list[Any]:
         return db.execute(sql, given).fetchall()
 
 
+@pytest.mark.thorough
 def test_a_kill_during_an_answer_leaves_the_request_and_what_was_shown(rogue: Rogue, threads: Threads) -> None:
     thread = threads.create()
     rogue.wrongs.append(slowly)

@@ -103,6 +103,7 @@ def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder:
     assert session.requests[-1].stop_reason == "end_turn"
 
 
+@pytest.mark.thorough
 def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
     assert not app.chat_input[0].disabled
 
 
+@pytest.mark.thorough
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "first words")
     thread = store(data_folder).list()[0].id
@@ -171,6 +173,7 @@ def test_a_chat_that_is_not_known_is_a_new_one(app: AppTest, thread: str) -> Non
     assert "Say something." in bodies(app)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
 def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppTest, data_folder: Path, fault: str) -> None:
     open_chat(app)
@@ -196,6 +199,7 @@ def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     assert all(KEY.encode() not in path.read_bytes() for path in data_folder.parent.rglob("*") if path.is_file())
 
 
+@pytest.mark.thorough
 def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +215,7 @@ def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
     assert store(data_folder).list() == ()
 
 
+@pytest.mark.thorough
 def test_the_policy_cuts_before_the_window_is_full_and_says_why(app: AppTest, data_folder: Path) -> None:
     open_chat(app)
     for n in range(6):
@@ -221,6 +226,7 @@ def test_the_policy_cuts_before_the_window_is_full_and_says_why(app: AppTest, da
     assert all(request.usage and request.usage.prompt_tokens <= 16_000 - 1_024 for request in session.requests)
 
 
+@pytest.mark.thorough
 def test_a_spend_or_growth_limit_asks_before_going_on(app: AppTest) -> None:
     open_chat(app)
     app.session_state["chat.growth"] = 500
@@ -232,6 +238,7 @@ def test_a_spend_or_growth_limit_asks_before_going_on(app: AppTest) -> None:
     assert "On hold" not in bodies(app)
 
 
+@pytest.mark.thorough
 def test_editing_a_prompt_makes_a_branch_and_leaves_the_chat(app: AppTest, data_folder: Path) -> None:
     say(say(open_chat(app), "the first prompt"), "the second prompt")
     thread = app.query_params["thread"]
@@ -267,6 +274,7 @@ def test_another_system_prompt_is_a_branch(app: AppTest, data_folder: Path) -> N
     assert [b.text for b in blocks if b.role == "user"] == ["hello", "and now?"]
 
 
+@pytest.mark.thorough
 def test_an_imported_session_goes_on_from_a_request(app: AppTest, data_folder: Path) -> None:
     app.run()
     app.switch_page("pages/envelope.py")
@@ -292,6 +300,7 @@ def test_an_imported_session_goes_on_from_a_request(app: AppTest, data_folder: P
     assert session.requests[-1].stop_reason == "end_turn", bodies(app)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", ["envelope", "heatmap", "debugger"])
 def test_a_chat_opens_on_every_other_page(app: AppTest, page: str) -> None:
     say(say(open_chat(app), "hello"), "again")
@@ -306,6 +315,7 @@ def test_a_chat_opens_on_every_other_page(app: AppTest, page: str) -> None:
     assert "2 requests" in bodies(app)
 
 
+@pytest.mark.thorough
 def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "hello")
     thread = app.query_params["thread"]
@@ -357,6 +367,7 @@ def press_newest(app: AppTest, start: str) -> AppTest:
     return wait_for_turns(app)
 
 
+@pytest.mark.thorough
 def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app: AppTest, data_folder: Path) -> None:
     open_chat(app)
     for n in range(4):
@@ -387,6 +398,7 @@ def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app
     assert len(session.observed) == 4, "condensed, edited; restored, put back as it was"
 
 
+@pytest.mark.thorough
 def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
     say(say(say(open_chat(app), "one"), "two"), "three")
     press_newest(app, "chat.condense_now")
@@ -395,6 +407,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
     assert "nothing to condense before the newest" in bodies(app)
 
 
+@pytest.mark.thorough
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
@@ -419,6 +432,7 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     assert kept.find_destination(first) == Destination("offline", "", "offline-16k")
 
 
+@pytest.mark.thorough
 def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "hello")
     say(app, "Some words that fill the window. " * 4_000)
@@ -438,6 +452,7 @@ def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTe
     assert [request.stop_reason for request in requests] == ["end_turn", "refused", "end_turn"]
 
 
+@pytest.mark.thorough
 def test_every_message_carries_its_state_and_a_line_says_where_the_context_begins(app: AppTest) -> None:
     open_chat(app)
     app.session_state["chat.policy"] = "last-5-pairs"
@@ -450,6 +465,7 @@ def test_every_message_carries_its_state_and_a_line_says_where_the_context_begin
     assert "the next cut comes with the next turn" in shown
 
 
+@pytest.mark.thorough
 def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
     open_chat(app)
     for n in range(3):
@@ -469,6 +485,7 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
     assert abs(plan.calibration.predict(plan.before.tokens) - mark) < ahead[1].growth * 1.1
 
 
+@pytest.mark.thorough
 def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, data_folder: Path) -> None:
     open_chat(app)
     app.number_input(key=next(n.key for n in app.number_input if n.key.endswith("5.share"))).set_value(0.2)
@@ -487,6 +504,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
 
 
+@pytest.mark.thorough
 def test_values_for_a_model_are_saved_as_the_user_s_own_policy_and_hold_in_the_chat(app: AppTest, data_folder: Path) -> None:
     open_chat(app)
     app.selectbox(key="chat.policy").set_value("context-aware-chat").run()
@@ -514,6 +532,7 @@ def test_values_for_a_model_are_saved_as_the_user_s_own_policy_and_hold_in_the_c
     assert [word in sent for word in ("north", "south", "west")] == [False, True, True], "one pair and the question"
 
 
+@pytest.mark.thorough
 def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "Please calculate 12*(3+4)")
     press_newest(app, "chat.again")
@@ -527,6 +546,7 @@ def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTes
     assert store(data_folder).load(app.query_params["thread"]).requests[-1].stop_reason == "end_turn"
 
 
+@pytest.mark.thorough
 def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "hello")
     open_chats._get_chats()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
@@ -564,6 +584,7 @@ def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, da
     assert len(writes) == 2
 
 
+@pytest.mark.thorough
 def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "a word that nobody else says: xylophonist")
     gone = app.query_params["thread"]
@@ -768,6 +789,7 @@ def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent
     assert render_gauge(32_000, 30_000, 100) == "", "its end stands near the prompt's"
 
 
+@pytest.mark.thorough
 def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:
     say(say(say(open_chat(app), "go on"), "and then"), "go on")
     thread = app.query_params["thread"]
@@ -785,6 +807,7 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
     assert len(set(next(s for s in app.selectbox if (s.key or "").startswith("chat.pick.")).options)) == 2
 
 
+@pytest.mark.thorough
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
     open_chat(app)
     there = Destination("server", chat_form.get_offline_server().url, "claude-haiku-4-5")

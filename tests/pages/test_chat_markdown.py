@@ -137,6 +137,7 @@ def test_a_coming_answer_does_not_jump_between_what_its_last_line_may_become() -
     assert "<p>x" not in inside
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize(
     "text",
     [

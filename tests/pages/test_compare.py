@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@pytest.mark.thorough
 def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(savings, "CANDIDATES", ("condense-oldest",))
     app.query_params["session"] = "cache-goes-cold"

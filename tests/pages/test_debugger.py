@@ -44,6 +44,7 @@ def codes(app: AppTest) -> list[str]:
     return [element.value for element in app.code]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_what_every_rule_did_is_shown_over_a_sample(app: AppTest, sample: str) -> None:
     """Every rule, in one of its policies, over one of them; that every policy replays is a law of the engine's."""
@@ -352,6 +353,7 @@ def test_hostile_text_reaches_no_markdown_and_no_label(
         assert "<img" not in bodies(app)
 
 
+@pytest.mark.thorough
 def test_open_claude_code_sessions_are_shown_under_several_policies(
     app: AppTest, shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +369,7 @@ def test_open_claude_code_sessions_are_shown_under_several_policies(
             assert "changes" in bodies(app)
 
 
+@pytest.mark.thorough
 def test_a_changed_parameter_that_can_do_nothing_says_why(app: AppTest) -> None:
     unread = {"budget.output": 999, "budget.fallback_window": 8_000}
     open_debugger(app, session=FIRST, policy="cline-classic")
@@ -403,6 +406,7 @@ def test_a_request_over_its_limit_says_how_it_was_handled_above_the_block(app: A
     assert "Came over its limit" not in bodies(app)
 
 
+@pytest.mark.thorough
 def test_values_for_some_models_are_set_and_removed_in_the_form_and_saved_as_the_user_s_own(
     app: AppTest, data_folder: Path
 ) -> None:

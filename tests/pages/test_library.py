@@ -61,6 +61,7 @@ def wait(app: AppTest) -> AppTest:
     return app.run()
 
 
+@pytest.mark.thorough
 def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_to_its_block(app: AppTest, claude: Path) -> None:
     library_page(app)
     assert not app.exception
@@ -157,6 +158,7 @@ def test_filters_order_and_pages_over_many_sessions(app: AppTest, claude: Path) 
     assert not app.exception
 
 
+@pytest.mark.thorough
 def test_sessions_are_forgotten_only_after_it_was_asked_for_twice_and_files_stay(app: AppTest, claude: Path) -> None:
     library_page(app)
     app.button(key="library.index").click().run()
@@ -189,6 +191,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     assert "not read yet" in bodies(app)
 
 
+@pytest.mark.thorough
 def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, data_folder: Path) -> None:
     folder = data_folder.parent / "logs"
     folder.mkdir()
@@ -279,6 +282,7 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     assert "No text holds this" in bodies(app)
 
 
+@pytest.mark.thorough
 def test_what_is_found_and_what_was_opened_is_indexed_by_itself_until_somebody_stops_it(
     app: AppTest, claude: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,6 +351,7 @@ def test_filters_stand_in_the_address_and_in_saved_views(app: AppTest, claude: P
     assert not app.exception
 
 
+@pytest.mark.thorough
 def test_costs_are_grouped_by_tag_too_and_filter_by_it(app: AppTest, claude: Path) -> None:
     from turnscope.library import tags
 

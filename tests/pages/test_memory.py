@@ -70,6 +70,7 @@ def test_a_page_that_a_question_names_is_read_once_it_is_allowed_in_the_panel(ap
     assert "Ships leave at noon." in get_inserted(str(app.session_state["chat.thread"]), "pages")
 
 
+@pytest.mark.thorough
 def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest, data_folder: Path) -> None:
     store = Memories(data_folder / "chats.db")
     app.session_state["chat.policy"] = "openwebui-middleware"

@@ -155,6 +155,7 @@ def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
     assert hits[0].reason.startswith("left at request 113: compacted into a summary")
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("by", ["requests", "turns"])
 @pytest.mark.parametrize("measure", ["cost", "tokens", "share"])
 @pytest.mark.parametrize(("scale", "rows"), [("rank", "shared"), ("log", "each"), ("linear", "shared"), ("rank", "each")])

@@ -101,6 +101,7 @@ def test_the_page_is_drawn_before_anything_is_replayed(app: AppTest, gate: Gate)
     assert query(app) == {"session": FIRST, "policy": "balanced"}
 
 
+@pytest.mark.thorough
 def test_the_first_requests_are_shown_and_the_link_stays(app: AppTest, gate: Gate) -> None:
     link = {"session": FIRST, "policy": "balanced", "request": "300", "step": "0"}
     open_replay(app, **link)
@@ -138,6 +139,7 @@ def replays_place(app: AppTest) -> Place:
     return place
 
 
+@pytest.mark.thorough
 def test_a_replay_can_be_cancelled_and_gone_on_with(app: AppTest, gate: Gate) -> None:
     open_replay(app, session=FIRST, policy="balanced", request="10", step="0")
     gate.let(60)

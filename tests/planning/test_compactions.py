@@ -19,6 +19,7 @@ OPEN = ROOT.parent / "shared" / "data" / "open"
 needs_open = pytest.mark.skipif(not OPEN.is_dir(), reason="the open sessions are not beside the project")
 
 
+@pytest.mark.thorough
 @needs_open
 def test_every_recorded_compaction_of_a_real_session_is_met_with_the_observed_trigger() -> None:
     told = [*bench.report([OPEN / name for name in ("claude-code", "codex", "roo-cline")], made=False)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.tokens import count_texts, make_estimator
@@ -71,6 +72,7 @@ def test_a_summary_of_a_summary_keeps_its_speakers_and_does_not_nest() -> None:
     assert "CHANGELOG.md" in again
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=3_000), st.integers(8, 400))
 def test_the_cap_holds_for_any_text_in_any_tokenizer(text: str, cap: int) -> None:
     assert tokens(extract(text, cap)) <= cap
@@ -88,6 +90,7 @@ def test_the_cap_holds_for_conversations(lines: list[str], cap: int) -> None:
     assert summary == extract("\n".join(lines), cap)
 
 
+@pytest.mark.thorough
 def test_ten_megabytes_of_anything_take_time_in_proportion() -> None:
     """CPU time of ten megabytes; the hard ones have no line, no space, or nothing but them."""
     draw = random.Random(7)

@@ -79,6 +79,7 @@ def test_a_request_whose_plan_expected_too_much_is_none_over_its_limit() -> None
     assert replace(made, plans=(made.plans[0], plan)).get_verdict(1) == "send"
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("file", ["entire-cd95-3compactions", "entire-b029-2compactions-apierrors"])
 def test_no_real_request_is_over_its_limit_without_being_shown_so(file: str, name: str) -> None:

@@ -37,6 +37,7 @@ def replay_large(recorded: Trace, name: str, monkeypatch: pytest.MonkeyPatch) ->
     return replay_record(recorded, policy.load(name))
 
 
+@pytest.mark.thorough(every=20)
 @pytest.mark.parametrize("name", select_covering(policy.list_policies()))
 def test_planned_again_every_plan_is_the_same(recorded: Trace, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = replay_record(recorded, policy.load(name))
@@ -53,6 +54,7 @@ def test_planned_again_every_plan_is_the_same(recorded: Trace, name: str, monkey
     )
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("name", ["balanced", "librechat-agents", "clear-tool-results", "jan"])
 def test_whoever_reads_it_finds_the_same(short: Trace, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, shared = replay_record(short, policy.load(name)), SharedFacts.from_trace(short)

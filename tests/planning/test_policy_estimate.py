@@ -108,6 +108,7 @@ def test_remainders_are_explained_once_for_the_record_and_not_for_planning(monke
     assert explained == [40]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", POLICIES)
 def test_plans_of_real_sessions_miss_what_is_shown_by_no_more_than_they_state(name: str) -> None:
     found = list[tuple[float, float]]()

@@ -183,6 +183,7 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 @given(tasks())
 @settings(max_examples=examples(200), deadline=None)
 def test_each_request_is_what_the_stored_history_gives_at_once(task: dict[str, Any]) -> None:

@@ -204,6 +204,7 @@ def test_a_session_in_which_nothing_was_said_is_refused() -> None:
 # What is broken in part -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("line", range(len(make_full_log().lines)))
 def test_any_field_may_hold_another_json_type(line: int) -> None:
     lines: list[Any] = make_full_log().lines
@@ -214,6 +215,7 @@ def test_any_field_may_hold_another_json_type(line: int) -> None:
             open_data(replace_value(lines, path, value))
 
 
+@pytest.mark.thorough
 def test_every_field_may_be_missing() -> None:
     lines: list[Any] = make_full_log().lines
     for path in places(lines):
@@ -231,6 +233,7 @@ def test_a_file_may_end_anywhere() -> None:
         open_data(data[:stop])
 
 
+@pytest.mark.thorough
 def test_a_file_may_begin_anywhere() -> None:
     data = make_full_log().text().encode()
     for start in range(1, len(data), 17):
@@ -321,6 +324,7 @@ def test_unknown_types_are_kept() -> None:
     assert [b.kind for b in session.blocks[-6:]] == ["hologram", "unknown", "unknown", "empty", "empty", "dance"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("megabytes", [60])
 def test_one_line_of_many_megabytes_is_read(megabytes: int, tmp_path: Path) -> None:
     """A 200 MB line takes 3.4 times as long; this size keeps the test short and its memory small."""
@@ -426,6 +430,7 @@ def field_changed(data: st.DataObject, line: bytes) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
+@pytest.mark.thorough
 @given(st.data())
 @settings(max_examples=examples(300))
 def test_no_change_of_a_session_raises_anything_but_our_own_errors(data: st.DataObject) -> None:

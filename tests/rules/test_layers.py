@@ -162,6 +162,7 @@ def find_name(plan: Plan, what: str) -> str:
     return next(line.partition(": ")[2].split()[-1] for line in pointers if line.startswith(what))
 
 
+@pytest.mark.thorough
 def test_every_planted_fact_is_found_by_header_or_pointer_and_put_back_in_full() -> None:
     """Of the newest two hundred conversations a header names it; of older ones a pointer does where the prompt asks for it."""
     planted = facts(TURNS - 20)

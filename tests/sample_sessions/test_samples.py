@@ -50,6 +50,7 @@ def blocks(name: str) -> Iterator[dict[str, Any]]:
         yield from content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
+@pytest.mark.thorough
 def test_make_writes_the_committed_files_again_byte_for_byte(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(SAMPLES / "make.py"), str(tmp_path)], check=True, capture_output=True, timeout=120)
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.jsonl"))

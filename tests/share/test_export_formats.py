@@ -88,6 +88,7 @@ def calls(session: Session) -> list[Any]:
     return [(raw.get("id") or "", raw.get("name"), raw.get("input"), block.pair >= 0) for block, raw in found]
 
 
+@pytest.mark.thorough
 def test_every_open_file_and_branch_opens_again_in_every_form(tmp_path: Path, shared: Any) -> None:
     seen = set()
     for path in sorted(p for p in shared("data", "open").rglob("*") if p.is_file() and p.stat().st_size < 2_000_000):

@@ -110,6 +110,7 @@ def test_each_is_recognised_in_each_context(text: str) -> None:
             assert secret not in mask_text(context(text))[0], context(text)
 
 
+@pytest.mark.thorough(every=7)
 @pytest.mark.parametrize("level", ["structure", "no content", "masked"])
 @pytest.mark.parametrize("seed", range(5))
 def test_no_report_has_one_of_three_hundred(seed: int, level: str, tmp_path: Path) -> None:

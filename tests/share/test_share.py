@@ -138,6 +138,7 @@ def test_nothing_private_is_in_the_file(seeded: tuple[Path, Session], level: Lev
         assert not [line for line in block.text.splitlines() if len(line) >= 8 and line in unescape(made.html)]
 
 
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("path", SAMPLES[:3], ids=lambda path: path.stem)
 @pytest.mark.parametrize("level", [*LEVELS])
 def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
@@ -170,6 +171,7 @@ class _Asks(HTMLParser):
         self.found += [name for name in names if name.startswith("on")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_the_file_asks_nothing_of_anybody(path: Path) -> None:
     session = turnscope.load(path)
@@ -183,6 +185,7 @@ def test_the_file_asks_nothing_of_anybody(path: Path) -> None:
     assert made.html.count("<polygon") == parts >= 2
 
 
+@pytest.mark.thorough
 def test_the_stack_and_the_words_are_those_of_the_app() -> None:
     session = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
     made, view = build_report(session, "masked"), annotate(*load_overview(session))[0]
@@ -240,6 +243,7 @@ def test_the_command_writes_a_report_and_a_summary(
     assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", LEVELS)
 def test_other_policies_have_the_numbers_of_the_comparison_at_every_level(level: Level) -> None:
     session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")

@@ -105,6 +105,7 @@ def test_old_chats_are_taken_over_where_they_lie_and_say_so_to_older_versions(tm
     assert {table: count(path, table) for table in rows} == rows
 
 
+@pytest.mark.thorough
 def test_many_who_open_old_chats_at_once_take_them_over_once(tmp_path: Path) -> None:
     expected = read_all(make_old_chats(tmp_path / "one" / "chats.db"))
     path = make_old_chats(tmp_path / "many" / "chats.db")
@@ -428,6 +429,7 @@ def test_the_second_opening_reads_texts_and_plans_requests_as_they_are_looked_at
 # A full disk
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 @pytest.mark.parametrize("room", [0, 100_000, 400_000])
 def test_on_a_full_disk_sessions_open_unremembered_and_chats_stay(room: int, memory: Store, tmp_path: Path) -> None:

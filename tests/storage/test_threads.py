@@ -94,6 +94,7 @@ def check_same(stored: Session, grown: Session) -> None:
     assert stored.recorded == grown.recorded
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(turns=TURNS, title=SURROGATES, about=VALUES)
 def test_any_thread_is_read_back_as_it_was_said(
@@ -152,6 +153,7 @@ def threads_plan(growing: LiveSession, asked: Any) -> Plan:
     return plan_step(None, growing.session, asked, KEPT, growing.basis)
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", FILES or ["none"])
 def test_a_chat_goes_on_from_every_session_that_can_be_opened(name: str, tmp_path: Path) -> None:
     file = shared("data", "open", *name.split("/"))

@@ -100,6 +100,7 @@ def list_asked(plans: Iterable[Plan], session: Session) -> list[Any]:
     return [list_content(build_body(plan, session)) for plan in plans]
 
 
+@pytest.mark.thorough
 def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
     exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
     with let_go(OfflineServer()) as server:
@@ -130,6 +131,7 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
     assert sum(int(point["asInt"]) for point in counter["sum"]["dataPoints"]) == len(condensed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs", "ladder"])
 def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: Path, policy: str) -> None:
     trace = turnscope.replay(session, policy)

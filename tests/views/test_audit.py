@@ -143,6 +143,7 @@ def test_a_summary_without_its_usage_is_silent(tmp_path: Path) -> None:
     assert points(make_compacted(preTokens=0))["silent"].verdict == "fail"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FORMATS, ids=lambda name: name.partition("/")[0])
 def test_real_sessions_of_five_formats_pass_through_audit_and_share(name: str) -> None:
     session = turnscope.load(shared("data", "open", *name.split("/")))

@@ -293,6 +293,7 @@ def make_busy_trace(count: int) -> Trace:
     return make_trace(rows, [(n, make_clearing(2 * n - 100)) for n in range(200, count - 100, 25)])
 
 
+@pytest.mark.thorough
 def test_the_time_that_findings_take_grows_no_faster_than_the_session() -> None:
     spent = dict[int, float]()
     for count in (1_000, 4_000):

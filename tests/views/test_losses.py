@@ -203,6 +203,7 @@ def is_false(hit: LostReference, body: Any, answer: Any) -> bool:
     return all(NUMBER.fullmatch(value.strip()) for value in strings(answer["input"]) if hit.text in value)
 
 
+@pytest.mark.thorough
 def test_of_a_hundred_losses_in_real_sessions_at_most_one_is_false() -> None:
     draw, hits, wrong = random.Random(7), 0, list[tuple[str, str, LostReference]]()
     for name in REAL:
@@ -229,6 +230,7 @@ def is_unsaid(path: Path, hit: LostReference) -> bool:
     return len(re.findall(pattern, raw)) < 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["as-recorded", "last-20-messages", "clear-tool-results"])
 def test_the_losses_of_some_requests_to_some_blocks_are_those_of_the_whole_session(policy: str) -> None:
     """Also where only a summary holds the identifier, or a block that stays says it too."""

@@ -78,6 +78,7 @@ def get_marked(trace: Trace, n: int) -> int:
     return int(found[1].replace(",", "")) if found else 0
 
 
+@pytest.mark.thorough(every=6)
 def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tuple[Trace, Overview]) -> None:
     trace, view = recorded
     stepper = json.loads(build_steps(trace).data)["requests"]
@@ -101,6 +102,7 @@ def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tupl
         assert [int(fact[2]) for fact in heat.customdata[0]] == [fit.prefix for fit in map(trace.get_terms, range(len(view)))]
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, Overview], policy: str) -> None:
     trace, _ = recorded
@@ -139,6 +141,7 @@ def compute_drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) ->
     return beside + sum(count * scale for count, scale in zip(counts, scales, strict=True))
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Overview], policy: str) -> None:
     trace, view = recorded

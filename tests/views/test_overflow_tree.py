@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turnscope
 from turnscope.planning.lint import Problem, lint
 from turnscope.planning.policy import load
@@ -67,6 +68,7 @@ def test_a_request_that_nothing_can_save_is_refused_in_so_many_words() -> None:
     assert made.plans[request].decisions[last.decision].action == "refuse"
 
 
+@pytest.mark.thorough
 def test_every_request_over_its_limit_has_a_ladder_and_no_other_has() -> None:
     made = trace("last-5-pairs")
     over = {n for n, plan in enumerate(made.plans) if plan.verdict in ("overflow", "refuse")}

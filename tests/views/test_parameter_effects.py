@@ -72,6 +72,7 @@ def test_a_parameter_with_an_effect_is_not_named() -> None:
     assert explain("tool-results-eat-the-window", "clear-tool-results", {"1.keep": 1}) == {}
 
 
+@pytest.mark.thorough
 def test_of_several_changes_only_those_without_an_effect_are_named() -> None:
     said = {
         "budget.margin": "the limit becomes 198,000 tokens instead of 200,000, and no rule does anything else for it",

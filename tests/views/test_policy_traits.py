@@ -43,6 +43,7 @@ def test_kind_and_proof_come_from_the_rules_and_the_file(name: str, kinds: set[s
     assert ({*TRAITS[name].kinds}, TRAITS[name].proof) == (kinds, proof)
 
 
+@pytest.mark.thorough
 def test_the_stored_figures_are_those_that_are_measured() -> None:
     names = ["clear-tool-results", "keep-everything"]
     stored = {name: load_figures()[name] for name in names}

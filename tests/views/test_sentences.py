@@ -716,6 +716,7 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> list[Sentence]:
     return found
 
 
+@pytest.mark.thorough
 def test_every_sentence_about_real_sessions_is_true(sentences: list[Sentence]) -> None:
     wrong = [each for each in sentences if not each.holds]
     assert not wrong, "\n".join(f"{each.where}, {each.kind}: {each.text}" for each in wrong)

@@ -286,6 +286,7 @@ def test_a_session_without_requests_has_steps_too() -> None:
     assert (made.changes, made.peak, made.sent_tokens) == ((), (0, 0), 0)
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", ["as-recorded", "keep-everything", "balanced", "staged", "cline-classic"])
 @pytest.mark.parametrize("sample", sorted(path.stem for path in (ROOT / "sample_sessions").glob("*.jsonl")))
 def test_the_data_give_the_frames_of_real_policies_on_the_samples(sample: str, name: str) -> None:
@@ -309,6 +310,7 @@ def test_changes_are_decisions_that_change_the_envelope() -> None:
     assert {KINDS[k] for k in json.loads(build_steps(trace).data)["decisions"]["kind"]} == {KINDS[CHANGE]}
 
 
+@pytest.mark.thorough
 def test_a_score_is_kept_without_the_texts_that_it_was_made_of() -> None:
     tracemalloc.start()
     try:

@@ -158,6 +158,7 @@ HELD = {  # a run -> requests at which the agent made room, and the least share 
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", HELD)
 def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it_sent(name: str) -> None:
     folder, (requests, least) = shared("data", "wire", *name.split("/")), HELD[name]
