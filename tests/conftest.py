@@ -41,7 +41,6 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
 FAILED = pytest.StashKey[bool]()
-BRIEF = pytest.StashKey[bool]()  # whether the longest tests run a part of their cases, or none
 
 for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mode puts none of them on the path
     if str(folder) not in sys.path:
@@ -105,7 +104,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     option = config.option
     if not (CI or option.markexpr) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         option.markexpr = "not browser"  # `pytest` alone; `pytest -m browser` and CI run those, too
-        config.stash[BRIEF] = not option.thorough
+    else:
+        option.thorough = True
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own, and got nothing but the command line
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """`pytest` alone leaves out cases of the longest tests. In CI a browser test that failed runs once more and is named in
     the summary, because a busy machine may be late for a click; what the engine does must not depend on how fast it is done.
     """
-    if config.stash.get(BRIEF, False):
+    if not config.option.thorough:
         left_out = list_left_out(items)
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]

@@ -18,7 +18,7 @@ def settle_options(
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     if worker:
         monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    option = SimpleNamespace(markexpr="", numprocesses=None, dist="no", usepdb=False, capture="fd")
+    option = SimpleNamespace(markexpr="", thorough=False, numprocesses=None, dist="no", usepdb=False, capture="fd")
     config = SimpleNamespace(option=option, args=["tests"], args_source=Source.TESTPATHS)
     vars(option).update({name: value for name, value in more.items() if name in vars(option)})
     vars(config).update({name: value for name, value in more.items() if name in vars(config)})
@@ -33,6 +33,25 @@ def test_a_run_without_arguments_leaves_the_browser_out(monkeypatch: pytest.Monk
     assert settle_options(monkeypatch, worker=worker, markexpr="browser").markexpr == "browser"
     assert settle_options(monkeypatch, worker=worker, args_source=Source.ARGS).markexpr == ""
     assert settle_options(monkeypatch, worker=worker, ci=True).markexpr == ""
+
+
+def test_only_a_run_without_arguments_leaves_cases_of_the_longest_tests_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not settle_options(monkeypatch).thorough
+    assert settle_options(monkeypatch, thorough=True).thorough
+    assert settle_options(monkeypatch, args_source=Source.ARGS).thorough
+    assert settle_options(monkeypatch, ci=True).thorough
+
+
+def test_of_a_long_test_all_cases_are_left_out_or_all_but_each_so_manieth() -> None:
+    def collect(name: str, cases: int, **every: int) -> list[SimpleNamespace]:
+        mark = pytest.mark.thorough(**every).mark if name != "short" else None
+        return [
+            SimpleNamespace(path="test_one.py", name=f"{name}[{n}]", get_closest_marker=lambda _: mark) for n in range(cases)
+        ]
+
+    items = [*collect("short", 3), *collect("sliced", 5, every=2), *collect("long", 2)]
+    left_out = conftest.list_left_out(items)  # type: ignore[arg-type]
+    assert [item.name for item in left_out] == ["sliced[1]", "sliced[3]", "long[0]", "long[1]"]
 
 
 def test_folders_run_with_workers_and_files_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
