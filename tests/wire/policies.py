@@ -27,7 +27,7 @@ from tests.wire.compare import PARTS, Rebuilt, compare_body, pair_requests, sess
 class Agent(NamedTuple):
     """An agent's policy, and which of its parameters the settings of a run set."""
 
-    policy: str
+    policy: str | Callable[[Run], str]
     read_settings: Callable[[Path, Run], Mapping[str, Any]]
     actions: tuple[str, ...] = ("condense",)  # what it does to make room
 
@@ -77,6 +77,13 @@ def read_codex(folder: Path, _run: Run) -> Mapping[str, Any]:
     return {"1.tokens": int(found[1])} if found else {}
 
 
+def choose_cline(run: Run) -> str:
+    """Cline's policy, by what its newest compaction left: a summary, or prompts with notices, which no model wrote."""
+    kept = (json.loads(file.read_text("utf-8"))["messages"] for file in run.transcripts.rglob("*.compaction.json"))
+    basic = any((message.get("metadata") or {}).get("kind") == "compaction" for messages in kept for message in messages)
+    return "cline-sdk-basic" if basic else "cline-sdk"
+
+
 AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent("claude-code-2.1.330", read_claude),
     "codex": Agent("codex", read_codex),
@@ -84,7 +91,7 @@ AGENTS: Mapping[str, Agent] = {
     "pi": Agent("pi", read_pi),
     "qwen-code": Agent("qwen-code", lambda _folder, _run: {}),
     "gemini-cli": Agent("gemini-cli-0.61", lambda _folder, _run: {}, ("truncate", "condense")),
-    "cline-sdk": Agent("cline-sdk", lambda _folder, _run: {}),
+    "cline-sdk": Agent(choose_cline, lambda _folder, _run: {}),
 }
 
 
@@ -94,7 +101,8 @@ def hold(folder: Path, run: Run) -> Held | None:
     agent = AGENTS.get(session.source) if session else None
     if session is None or agent is None:
         return None
-    policy = apply_changes(load(agent.policy), agent.read_settings(folder, run))
+    name = agent.policy if isinstance(agent.policy, str) else agent.policy(run)
+    policy = apply_changes(load(name), agent.read_settings(folder, run))
     return hold_session(run, session, policy, agent.actions)
 
 

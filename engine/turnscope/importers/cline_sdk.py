@@ -15,6 +15,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.reading.content_blocks import as_mapping, as_rows
@@ -39,6 +41,7 @@ FALL = 0.9  # a prompt that is smaller than this share of the one before it was 
 MARGIN = 0.95  # of the size that a round is taken to have: no prompt tells how large the one before a compaction was
 INFERRED = "compacted: the prompt fell, and the log holds what the newest compaction left"
 SUMMARIZED = "compacted into a summary that the log does not hold: the prompt fell; its size tells which rounds stayed"
+SUMMARY = "compaction_summary"  # what the sidecar calls a message that a model wrote
 _TAGGED = re.compile(r"\s*<(user_input|user_command)\b[^>]*>(.*)</\1>\s*", re.DOTALL)
 
 
@@ -188,7 +191,7 @@ def _add_compactions(nodes: list[Node], stored: int, sidecar: Mapping[str, Any],
     cut = Node(f"{count}-compaction", None, [], None, Cut("compacted: other messages stand for these", keep, facts=facts))
     if about[0].get("kind") == "compaction":
         _infer_compactions(nodes[:at], keep)
-    elif about[0].get("kind") == "compaction_summary":
+    elif about[0].get("kind") == SUMMARY:
         _infer_summaries(nodes[:at])
     return [*nodes[:at], cut, *nodes[at:]]
 
@@ -199,10 +202,16 @@ def _find_kept(nodes: list[Node], rows: list[Mapping[str, Any]]) -> list[str | t
     messages = [node.messages[0] for node in left]
     mine = [(node.messages[0].role, dumps(node.messages[0].content)) for node in nodes]
     same = {y: x for x, y in find_common(mine, [(one.role, dumps(one.content)) for one in messages])}
+    summed = as_mapping(rows[0].get("metadata")).get("kind") == SUMMARY
     return [
-        nodes[same[n]].id if n in same else make_message_parts(one.role, [_cut_block(block) for block in one.content])
+        nodes[same[n]].id if n in same else _make_kept(one, "summary" if summed and not n else "")
         for n, one in enumerate(messages)
     ]
+
+
+def _make_kept(message: NodeMessage, kind: str) -> tuple[Part, ...]:
+    parts = make_message_parts(message.role, [_cut_block(block) for block in message.content])
+    return tuple(structs.replace(part, kind=kind) for part in parts) if kind else parts
 
 
 def _cut_block(block: JSON) -> JSON:
@@ -276,6 +285,6 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".json",),
     wants="`messages` of a Cline SDK session",
-    version=3,
+    version=4,
     right="what was sent of each result; the compaction sidecar: what stands for the first messages",
 )

@@ -23,7 +23,8 @@ from turnscope.ports.cline_sdk.projection import Projection, project
 
 ANSWERS = 3  # newest answers whose texts a notice repeats
 # Our wording, at the length of the original (96 characters), because it decides what fits.
-NOTICE = "<SYSTEM_NOTICE>\nWhat came before was shortened. This is what you did behind the question above:\n"
+TAG = "<SYSTEM_NOTICE>"
+NOTICE = TAG + "\nWhat came before was shortened. This is what you did behind the question above:\n"
 NOTICE_END = "</SYSTEM_NOTICE>"
 READ, EDITED, RAN = "Files read:\n", "Files edited:\n", "Commands ran:\n"
 ANSWERED = "\n\nYour recent responses:\n"
@@ -125,18 +126,38 @@ def _build_notice(done: Work, answers: Sequence[str]) -> dict[str, Any]:
     return {"type": "text", "text": f"{NOTICE}{lists}{quoted}{NOTICE_END}"}
 
 
+def describe_gap(messages: Sequence[Message], begin: int, stop: int) -> str:
+    """Return the notice of the work between two messages that stay; "" if there is nothing to tell.
+
+    Args:
+        messages: The transcript.
+        begin: Number of the message before the gap.
+        stop: Number of the message behind it.
+    """
+    blocks = _build_gap(messages, _find_newest_answers(messages), begin, stop)
+    return str(blocks[0]["text"]) if blocks else ""
+
+
+def _find_newest_answers(messages: Sequence[Message]) -> list[int]:
+    return [i for i in range(len(messages) - 1, -1, -1) if _get_answer_text(messages[i])][:ANSWERS]
+
+
+def _build_gap(messages: Sequence[Message], texts: Sequence[int], begin: int, stop: int) -> list[Any]:
+    if stop <= begin + 1:
+        return []
+    done = find_work(messages[begin + 1 : stop])
+    answers = [_get_answer_text(messages[i]) for i in range(begin + 1, stop) if i in texts]
+    return [_build_notice(done, answers)] if done or answers else []
+
+
 def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list[Message]:
     """Join neighbouring prompts, and add to each a notice of the work that was dropped after it."""
     where = {m["id"]: i for i, m in enumerate(original) if m.get("id")}
-    texts = [i for i in range(len(original) - 1, -1, -1) if _get_answer_text(original[i])][:ANSWERS]
+    texts = _find_newest_answers(original)
     newest = next((i for i in range(len(kept) - 1, -1, -1) if is_typed(kept[i])), -1)
 
     def build_gap(begin: int | None, stop: int | None) -> list[Any]:
-        if begin is None or stop is None or stop <= begin + 1:
-            return []
-        done = find_work(original[begin + 1 : stop])
-        answers = [_get_answer_text(original[i]) for i in range(begin + 1, stop) if i in texts]
-        return [_build_notice(done, answers)] if done or answers else []
+        return [] if begin is None or stop is None else _build_gap(original, texts, begin, stop)
 
     runs: list[tuple[Message, int | None, int | None, bool]] = []
     at = 0

@@ -98,7 +98,7 @@ def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, 
                 continue
             content = block.get("content")
             if inside and block["type"] == "tool_result" and isinstance(content, list):
-                left = {**block, "content": [part for part in content if part["type"] != "image"]}
+                left = {**block, "content": [part for part in content if part.get("type") != "image"]}
                 if len(left["content"]) != len(content):
                     done.actions.append(("dropped_block", "unsafe_to_truncate", *place, measure(block), measure(left)))
                     kept.append(left)
