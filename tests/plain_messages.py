@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 Rows = list[Any]
@@ -291,6 +291,20 @@ def _name_item(item: Any) -> Any:
     return [item.get("role"), [content] if isinstance(content, str) else [part.get("text") for part in content]]
 
 
+def _count_task(rows: Rows) -> int:
+    """What is stored; and of each request on the screen, from its beginning to the next one's, what is not stored any more."""
+    told = [one for each in rows for one in each]
+    stored = [one for one in told if one.get("role") and not one.get("isSummary") and not one.get("isTruncationMarker")]
+    screen = [one for one in told if one.get("type") in ("say", "ask")]
+    began = [one["ts"] for one in screen if one.get("say") == "api_req_started"]
+    count = len(stored)
+    for start, stop in pairwise([*began, float("inf")]):
+        kept = {one["role"] for one in stored if start <= one["ts"] < stop}
+        answered = any(start < one["ts"] < stop and (one.get("say") == "text" or one["type"] == "ask") for one in screen)
+        count += ("user" not in kept) + ("assistant" not in kept and answered)
+    return count
+
+
 def _count_vercel(rows: Rows) -> int:
     """Of each stream what it came to: each step is an answer, then the results of its calls that the server did not make."""
     count = 0
@@ -340,6 +354,7 @@ COUNTS: dict[str, Callable[[Rows], int | None]] = {
     "letta": _count_letta,
     "qwen-code": _count_qwen,
     "openai-responses": _count_responses,
+    "task-folder": _count_task,
     "vercel-ui": _count_vercel,
     "vscode-chat": _count_vscode,
     "chatbot-ui": lambda rows: sum(len(one["messages"]) + bool(one["prompt"]) for row in rows for one in row["history"]),

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+TASK = ("api_conversation_history.json", "ui_messages.json")  # the two files of a task of Cline or Roo Code
 SHORT = 12  # characters; a shorter text is found by accident
 Paths = tuple[str, ...]
 
@@ -111,7 +112,8 @@ def fits(path: str, patterns: Paths) -> bool:
 
 def read_plainly(path: Path, reading: Reading, count: Callable[[list[Any]], int | None] | None = None) -> Held:
     """Read a file as `reading` says. `count`: counts messages where no record stands for each."""
-    rows = load_rows(path)
+    parts = [path.with_name(name) for name in TASK if path.name in TASK and path.with_name(name).exists()]
+    rows = [row for part in parts or [path] for row in load_rows(part)]
     for agent in sorted((path.parent / path.stem / "subagents").glob("*.jsonl")):
         rows += load_rows(agent)
     leaves = [leaf for row in reading.select(rows) for leaf in iter_leaves(row)]

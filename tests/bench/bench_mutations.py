@@ -124,6 +124,7 @@ def write_samples(folder: Path) -> Iterator[Path]:
     yield made["newer_tools"].crush(folder / "crush.db")
     yield made["local_tools"].write_cursor(folder / "store.db")
     yield made["local_tools"].write_zed(folder / "zed-threads.db")
+    yield made["local_tools"].write_msty(folder / "msty.db")
     yield made["local_tools"].write_amazon_q(folder / "data.sqlite3")
     (folder / "specstory.md").write_text(made["local_tools"].SPECSTORY)
     yield folder / "specstory.md"

@@ -16,6 +16,7 @@ from turnscope.importers.antigravity import find_places as find_antigravity
 from turnscope.importers.cursor_cli import find_places as find_cursor_cli
 from turnscope.importers.kiro import find_places as find_kiro
 from turnscope.importers.lm_studio import find_places as find_lm_studio
+from turnscope.importers.msty import find_places as find_msty
 from turnscope.importers.zed import find_places as find_zed
 from turnscope.settings import Machine
 
@@ -374,6 +375,63 @@ def write_zed(path: Path) -> Path:
     return database(path, {"threads": rows})
 
 
+def write_msty(path: Path) -> Path:
+    """Tables of version 1: two chats side by side in a session, one with an answer that was asked for again."""
+    local = {
+        "model": "m-x",
+        "prompt_eval_count": 30,
+        "eval_count": 4,
+        "total_duration": 9,
+        "created_at": "2026-03-14T00:07:36Z",
+    }
+    cloud = {"model": "gpt-4o", "prompt_eval_count": 812, "eval_count": 64, "estimated_cost": 0.002}
+    image = {"path": "C:\\a\\receipt.png", "name": "receipt.png", "type": "image/png", "size": 9}
+
+    def message(id: str, role: str, text: str, after: str | None, at: int, **more: Any) -> dict[str, Any]:
+        row = {"id": id, "chat_id": "c1", "role": role, "text": text, "branch_parent_id": after, "parent_id": None}
+        shown = {"extras": {"branch_active_at": 1_773_446_850_000 + at}, "created_at": f"2026-03-14 00:07:{at:02}"}
+        empty = {"model_name": "m-x", "attachments": None, "prompt_response_metrics": None, "reasoning_info": None}
+        return row | shown | empty | more
+
+    key = "01KKMT9W2DX4Z6B8C0E2G4J6K8::gpt-4o"
+    attached = {"images": [image], "documents": [{"name": "a.pdf", "path": "a.pdf"}], "youtube_links": []}
+    rows = [
+        message("m1", "user", "go", None, 1, attachments=attached),
+        message("m2", "ai", "<think>hm</think>one", "m1", 9, prompt_response_metrics={"current": local, "previous": {}}),
+        message("m3", "ai", "cut", "m1", 4, prompt_response_metrics={"previous": local}),
+        message("m4", "user", "and?", "m2", 12, model_name=key),
+        message(
+            "m5", "ai", "two", "m4", 14, model_name=key, prompt_response_metrics={"current": cloud}, reasoning_info={"x": 1}
+        ),
+        message("m6", "user", "hi", None, 2, chat_id="c2"),
+        message("m7", "ai", "hello", "m6", 3, chat_id="c2", reasoning_info={"content": "greet"}),
+    ]
+    options = {"modelOptions": {"systemPrompt": "Be brief.", "temperature": 0.5}}
+    chats = [{"id": id, "title": "New", "model_name": "m-x", "config": options, "chat_session_id": "s"} for id in ("c1", "c2")]
+    folder = {"id": "__ORPHANAGE__", "title": "Misc"}
+    session = {"id": "s", "title": "Receipts", "folder_id": "__ORPHANAGE__", "created_at": "2026-03-14 00:07:00"}
+    return database(path, {"chat_session_folders": [folder], "chat_sessions": [session], "chats": chats, "chat_messages": rows})
+
+
+def test_msty(tmp_path: Path) -> None:
+    path = write_msty(tmp_path / "msty.db")
+    assert list_claims(path) == ["msty"]
+    session, beside = turnscope.load_all(path)
+    assert [(session.id, session.title), (beside.id, beside.title)] == [("c1", "Receipts"), ("c2", "Receipts")]
+    assert texts(session)[:2] == ["Be brief.", "go"]
+    assert [block.kind for block in session.blocks][2:5] == ["image", "thinking", "text"]
+    assert texts(session)[3:] == ["hm", "one", "and?", "two"]
+    assert texts(session.branches[0])[-1] == "cut"
+    told = [(r.model, r.usage and (r.usage.prompt_tokens, r.usage.output_tokens), r.logged_usd) for r in session.requests]
+    assert told == [("m-x", (30, 4), None), ("gpt-4o", (812, 64), 0.002)]
+    assert session.branches[0].requests[-1].stop_reason == "stopped"
+    assert (session.requests[0].sent_at, session.about["settings"]) == (1_773_446_821.0, {"temperature": 0.5})
+    notes = " ".join(note.what for note in session.notes)
+    assert "attachment of documents" in notes
+    assert "reasoning_info" in notes
+    assert texts(beside)[1:] == ["hi", "greet", "hello"]
+
+
 def write_amazon_q(path: Path) -> Path:
     newer = [
         {"key": "/w", "conversation_id": "k", "value": json.dumps(NEWER_Q), "created_at": 1, "updated_at": 1_780_462_801_000}
@@ -510,6 +568,7 @@ def test_each_is_claimed_by_its_importer_alone_and_nothing_breaks(name: str, val
 
 
 PLACES = [
+    (find_msty, "windows", "config/Msty/msty.db"),
     (find_amp, "linux", "home/.local/share/amp/threads/T-1.json"),
     (find_amp, "macos", "config/Code/User/globalStorage/sourcegraph.amp/threads3/T-1.json"),
     (find_lm_studio, "windows", "home/.lmstudio/conversations/a/1.conversation.json"),

@@ -84,6 +84,45 @@ def test_commands_in_texts_become_calls_and_examples_are_no_requests() -> None:
     assert [message.origin for message in session.messages] == origins, "what the tool says of a wrong answer is no prompt"
 
 
+def write_part(path: Path, value: Any, before: str) -> Path:
+    """A trajectory that ends in the middle of a file's text."""
+    text = json.dumps(value, indent=1)
+    path.write_text(text[: text.rindex(before)])
+    return path
+
+
+def test_of_a_trajectory_that_ends_too_early_the_whole_steps_open(tmp_path: Path) -> None:
+    after = [{**STEP, "messages": NEW[:4]}, {**STEP, "messages": [*NEW, {"role": "user", "content": "z"}]}]
+    query = [{**STEP, "query": NEW[:2]}, {**STEP, "query": NEW[:4], "response": "done", "observation": "z", "action": ""}]
+    for steps in (after, query):
+        value = run([*NEW[:4], {"x": "half"}], trajectory=steps)
+        for path in (
+            write_part(tmp_path / "steps.traj", {"trajectory": [*steps, {**STEP, "thought": "half"}]}, "half"),
+            write_part(tmp_path / "history.traj", value, "half"),
+        ):
+            session = turnscope.load(path)
+            assert texts(session) == ["Be brief.", "go", "hm", "look", 'bash {"command":"ls"}', "a", "done", "z"]
+            assert (pairs(session), len(session.requests)) == (1, 2)
+            assert "the file ends too early" in session.notes[0].what
+
+
+def test_what_stands_behind_the_history_may_be_lost(tmp_path: Path) -> None:
+    session = turnscope.load(write_part(tmp_path / "made.traj", run(NEW), '"environment"'))
+    assert (texts(session)[-1], [note.severity for note in session.notes]) == ("done", ["warning", "info"])
+
+
+def test_a_real_trajectory_opens_wherever_it_ends(shared: Callable[..., Path], tmp_path: Path) -> None:
+    data = shared("data", "open", "swe-agent", "pydantic-8316.traj").read_bytes()
+    counts = []
+    for share in (0.01, 0.3, 0.6, 0.9, 0.97, 0.999, 1):
+        (tmp_path / "a.traj").write_bytes(data[: int(len(data) * share)])
+        session = turnscope.load(tmp_path / "a.traj")
+        counts.append(len(session.requests))
+        assert share == 1 or "the file ends too early" in session.notes[0].what
+    assert counts == sorted(counts)
+    assert counts[-1] == 22
+
+
 def test_steps_replace_a_history() -> None:
     steps = [{**STEP, "query": [SYSTEM, TASK]}, {**STEP, "response": "done", "observation": ""}]
     session = open_value({"trajectory": steps, "info": {}, "environment": "main"})

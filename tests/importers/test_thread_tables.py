@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import turnscope
 from formats import data_of, database, list_claims, output_tokens, prompt_tokens, survives, texts, threads
-from turnscope.errors import TurnscopeError
+from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.importers.thread_tables import IMPORTER
 from turnscope.reading.registry import find_session_paths
 
@@ -153,6 +153,48 @@ def test_a_dump_of_postgresql_holds_what_the_tables_hold(tmp_path: Path, data: b
     for cut in range(0, len(data), 97):
         with suppress(TurnscopeError):
             turnscope.load_all(write(tmp_path / "cut.sql", data[:cut]))
+
+
+SPECIFIED = ["id", "thread_id", "role", "content", "created_at", "metadata"]
+
+
+def dump_data(names: list[str]) -> bytes:
+    """As `pg_dump --data-only --inserts` writes the table of messages."""
+    rows = [{**row, "metadata": json.dumps(row["metadata"])} for row in STORED]
+    values = ("', '".join(str(row[name]).replace("'", "''") for name in names) for row in rows)
+    return (HEAD + "".join(f"INSERT INTO chats.conversation_messages VALUES ('{each}');\n" for each in values)).encode()
+
+
+def test_a_dump_of_data_alone_has_the_columns_of_the_specification(tmp_path: Path) -> None:
+    threads = "INSERT INTO chats.conversation_threads VALUES ('a', 'u-42', '2026-01-01 00:00:00+00', NULL);\n"
+    one, two = turnscope.load_all(write(tmp_path / "data.sql", dump_data(SPECIFIED) + threads.encode()))
+    assert (texts(one), texts(two)) == ([HARD, 'done,\n"so"'], ["hi", "cut o"])
+    assert (prompt_tokens(one), one.about["user_id"], one.notes) == (30, "u-42", ())
+
+
+def test_a_dump_of_data_alone_with_other_columns_wants_their_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.sql", dump_data(NAMES))
+    with pytest.raises(
+        BrokenFile, match=r"data\.sql holds rows of conversation_messages, but names no column of them"
+    ) as caught:
+        turnscope.load(path)
+    assert caught.value.hint == "Dump it again with --column-inserts, or without --data-only."
+    (tmp_path / "schema.sql").write_text("create table " + CREATED.partition("CREATE TABLE ")[2])
+    assert texts(turnscope.load_all(path)[0]) == [HARD, 'done,\n"so"']
+
+
+def test_threads_whose_columns_are_not_known_leave_their_messages(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.sql", dump_data(SPECIFIED) + b"INSERT INTO conversation_threads VALUES ('a', 1);\n")
+    one, _ = turnscope.load_all(path)
+    assert texts(one)[0] == HARD
+    assert "holds rows of conversation_threads, but names no column" in one.notes[0].what
+
+
+@pytest.mark.parametrize("data", [dump_copied(), dump_data(SPECIFIED)], ids=["copy", "inserts"])
+def test_rows_at_the_end_of_a_cut_dump_are_told(tmp_path: Path, data: bytes) -> None:
+    session = turnscope.load(write(tmp_path / "cut.sql", data[: data.rindex(b"cut o") + 3]), "b")
+    assert texts(session) == ["hi"]
+    assert "1 row of conversation_messages could not be read: the dump is cut" in session.notes[0].what
 
 
 def write(path: Path, data: bytes) -> Path:

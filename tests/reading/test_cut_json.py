@@ -61,6 +61,13 @@ def test_of_an_export_the_whole_conversations_are_opened_and_each_has_the_note(t
     assert len({find_cut(session) for session in sessions}) == 1
 
 
+def test_a_field_behind_the_messages_may_be_cut(tmp_path: Path) -> None:
+    path = write_cut(tmp_path / "a.json", {**MESSAGES, "model": "m", "about": {"key": "x" * 99}}, 0.99)
+    session = turnscope.load(path)
+    assert (len(session.messages), session.requests[0].model) == (18, "m")
+    assert "bytes are no whole item and were left out" in find_cut(session)
+
+
 def test_notes_come_from_files_inside_as_well(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     path = write_cut(tmp_path / "folder" / "a.json", CHATS, 0.8)

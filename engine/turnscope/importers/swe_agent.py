@@ -35,7 +35,10 @@ def sniff(source: Source) -> int:
         return 0
     steps = document["trajectory"][:1]
     stepped = all({"action", "observation"} <= as_mapping(step).keys() for step in steps)
-    return 90 if stepped and isinstance(document.get("info"), dict) and ("history" in document or steps) else 0
+    ended = (
+        isinstance(document.get("info"), dict) or source.cut is not None
+    )  # what was known at the end stands behind the steps
+    return 90 if stepped and ended and ("history" in document or steps) else 0
 
 
 def read(source: Source, _entry: Entry) -> Thread:
@@ -51,7 +54,9 @@ def read(source: Source, _entry: Entry) -> Thread:
         Builder(source.path.name.removesuffix(".traj"), NAME, config=config.get("name"), **about),
         SkippedRecords(),
     )
-    history = as_rows(document.get("history")) or _list_steps(as_rows(document.get("trajectory")))
+    history, stepped = as_rows(document.get("history")), as_rows(document.get("trajectory"))
+    if not history or source.cut is not None:  # a file that ends too early may have more of its steps
+        history = max(history, _list_steps(stepped), key=len)
     answers = sum(message.get("role") == "assistant" and not message.get("is_demo") for message in history)
     stats = as_mapping(info.get("model_stats"))
     if stats:
@@ -112,13 +117,21 @@ def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
 
 
 def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The chat as the steps have it, where the file has no other."""
-    first = next((step.get("query") or step.get("messages") for step in steps), None)
-    messages = list(as_rows(first))
+    """The chat as the steps have it: what each held first of a message, and of the last step its answer and what came back.
+
+    `query` was sent; older files have `messages`, which end in the step's own answer and result.
+    """
+    messages: list[Mapping[str, Any]] = []
+    known = 0  # how many of them some step holds as they were sent
     for step in steps:
-        reported = as_text(step.get("response")) or dumps(step.get("action"))
-        messages.append({"role": "assistant", "content": reported, "action": step.get("action")})
-        messages.append({"role": "user", "content": as_text(step.get("observation"))})
+        for held in (as_rows(step.get("query")), as_rows(step.get("messages"))):
+            if len(held) >= len(messages):
+                messages[known:] = held[known:]
+                known = len(held)
+        if not step.get("messages"):
+            answer = as_text(step.get("response")) or dumps(step.get("action"))
+            messages.append({"role": "assistant", "content": answer, "action": step.get("action")})
+            messages.append({"role": "user", "content": as_text(step.get("observation"))})
     return [message for message in messages if message.get("content")]
 
 
@@ -130,5 +143,5 @@ IMPORTER = Importer(
     suffixes=(".traj", ".json"),
     wants="`history` and `trajectory` of SWE-agent",
     right="commands in texts as calls, what came back as results",
-    version=3,
+    version=4,
 )

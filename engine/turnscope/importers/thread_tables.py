@@ -8,10 +8,11 @@ than a mapping because of six holders. From the specification; no real sample ex
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
+from turnscope.errors import BrokenFile
 from turnscope.importers import Importer
 from turnscope.reading import postgres_dump
 from turnscope.reading.calls import as_text, parse_if_json, parse_time
@@ -32,6 +33,12 @@ LISTED = (
     "group by thread_id order by at desc"
 )
 MESSAGES, THREADS = "conversation_messages", "conversation_threads"
+SCHEMA = {  # the tables' columns as they were specified
+    MESSAGES: ("id", "thread_id", "role", "content", "created_at", "metadata"),
+    THREADS: ("thread_id", "user_id", "created_at", "updated_at"),
+}
+ROLES = ("user", "assistant", "system", "tool")
+LARGEST_SCHEMA = 1 << 22  # bytes of a file beside a dump that is searched for CREATE TABLE
 FACTS = ("user_id", "created_at", "updated_at")  # columns of a thread that are kept
 LONGEST = 1 << 28  # characters of a cell
 Row = Mapping[str, Any]
@@ -56,21 +63,71 @@ def sniff(source: Source) -> int:
 
 def _is_dump(source: Source) -> bool:
     """Whether a file is a dump of PostgreSQL with the table of messages."""
-    if not source.head.lstrip(b"\xef\xbb\xbf \r\n").startswith(postgres_dump.HEADS):
-        return False
-    return any(each + MESSAGES.encode() in source.data for each in (b"COPY public.", b"INTO public.", b"COPY ", b"INTO "))
+    return source.head.lstrip(b"\xef\xbb\xbf \r\n").startswith(postgres_dump.HEADS) and postgres_dump.has_rows(
+        source.data, MESSAGES
+    )
+
+
+def _iter_dumped(source: Source, table: str) -> Iterator[Row]:
+    """The rows of a table of a dump. A dump of data alone may name no column: then a schema beside it does, or the table's own.
+
+    BrokenFile where none fits. Rows that cannot be read are told in a note.
+    """
+    dump, unread = source.data.decode("utf-8", "replace"), 0
+    near = [] if postgres_dump.list_columns(dump, table) else _find_columns(source, table)
+
+    def guess(row: postgres_dump.Values) -> Sequence[str]:
+        return near or (SCHEMA[table] if _fits(dict(zip(SCHEMA[table], row, strict=False)), len(row), table) else ())
+
+    try:
+        for row in postgres_dump.iter_rows(dump, table, guess):
+            unread += row is None
+            yield from [row] if row is not None else ()
+    except postgres_dump.UnknownColumns as error:
+        what = f"{source.path.name} holds rows of {table}, but names no column of them"
+        raise BrokenFile(what, hint="Dump it again with --column-inserts, or without --data-only.") from error
+    if unread:
+        why = "the dump is cut, or holds what is no value"
+        _add_note(
+            source, Note("warning", 0, f"{unread} {'row' if unread == 1 else 'rows'} of {table} could not be read: {why}")
+        )
+
+
+def _find_columns(source: Source, table: str) -> list[str]:
+    """The columns of a table as a file of SQL beside a dump creates it."""
+    files = (file for file in source.find_siblings("*.sql") if file.path != source.path and file.size <= LARGEST_SCHEMA)
+    listed = (postgres_dump.list_columns(file.data.decode("utf-8", "replace"), table) for file in files)
+    return next(filter(None, listed), [])
+
+
+def _fits(row: Mapping[str, str | None], count: int, table: str) -> bool:
+    """Whether so many values are a row of the table as it was specified."""
+    timed = all(row.get(name) is None or parse_time(row[name]) is not None for name in row if name.endswith("_at"))
+    return count == len(SCHEMA[table]) and timed and row.get("role", "user") in ROLES
 
 
 def _find_thread(source: Source, id: str) -> Row:
     """The row of a thread; an empty one where the file has none."""
+    if "about" not in source.cache:
+        source.cache["about"] = [row for row in _list_threads(source) if isinstance(row, Mapping)]
+    return next((row for row in source.cache["about"] if id in (str(row.get("id")), str(row.get("thread_id")))), {})
+
+
+def _list_threads(source: Source) -> list[Any]:
+    """The rows of threads in a file. What is said of threads may be missing: messages are read all the same."""
     if source.kind == "sqlite":
-        rows: list[Any] = list(source.query("select * from conversation_threads")) if THREADS in source.list_tables() else []
-    elif _is_dump(source):
-        rows = list(postgres_dump.iter_rows(source.data.decode("utf-8", "replace"), THREADS))
-    else:
-        rows = as_rows(as_mapping(source.document).get(THREADS))
-    found = (row for row in rows if isinstance(row, Mapping) and id in (str(row.get("id")), str(row.get("thread_id"))))
-    return next(found, {})
+        return list(source.query("select * from conversation_threads")) if THREADS in source.list_tables() else []
+    if not _is_dump(source):
+        return list(as_rows(as_mapping(source.document).get(THREADS)))
+    try:
+        return list(_iter_dumped(source, THREADS))
+    except BrokenFile as error:
+        _add_note(source, Note("warning", 0, f"{error.what}: titles and users are not known"))
+        return []
+
+
+def _add_note(source: Source, note: Note) -> None:
+    source.cache.setdefault("notes", []).append(note)
 
 
 def _describe_thread(source: Source, rows: list[Row], id: str) -> dict[str, JSON]:
@@ -85,7 +142,7 @@ def _describe_thread(source: Source, rows: list[Row], id: str) -> dict[str, JSON
 def _iter_stored(source: Source) -> Iterator[Any]:
     """The rows of messages in a file."""
     if _is_dump(source):
-        yield from postgres_dump.iter_rows(source.data.decode("utf-8", "replace"), MESSAGES)
+        yield from _iter_dumped(source, MESSAGES)
         return
     document = source.document
     if isinstance(document, dict) and "conversation_messages" in document:
@@ -107,7 +164,7 @@ def _group_threads(source: Source) -> dict[str, list[Row]]:
                 if isinstance(row, Mapping):
                     found.setdefault(str(row.get("thread_id")), []).append(row)
         except csv.Error as error:
-            source.cache["note"] = Note("error", 0, f"the rest is not readable as CSV: {error}")
+            _add_note(source, Note("error", 0, f"the rest is not readable as CSV: {error}"))
         for rows in found.values():
             rows.sort(key=_make_sort_key)
         source.cache["threads"] = found
@@ -139,8 +196,7 @@ def read(source: Source, entry: Entry) -> Thread:
         rows = _group_threads(source)[entry.id]
     about = _describe_thread(source, rows, entry.id)
     builder, passed = Builder(entry.id, NAME, as_text(about.pop("title")), **about), SkippedRecords()
-    if "note" in source.cache:
-        builder.notes.append(source.cache["note"])
+    builder.notes += source.cache.get("notes", ())
     messages = [{**row, "metadata": _parse_metadata(row), "content": _convert_content(row)} for row in rows]
     nodes = list(make_nodes(messages, _make_request, passed, "created_at"))
     cut = sum(row["metadata"].get("status") == "interrupted" for row in messages)
@@ -184,5 +240,5 @@ IMPORTER = Importer(
     wants="tables `conversation_threads` and `conversation_messages`",
     right="interrupted answers; usage and model of the metadata; title and user of the thread",
     sample=False,
-    version=2,
+    version=3,
 )

@@ -1,8 +1,9 @@
 """What is whole of a JSON document that ends too early, as a copy or a download does that was interrupted.
 
-It is closed after the last whole item of its outermost list that has one: a conversation of an export, a message of a chat.
-What is left of the next item goes, since half a message would pass for a whole one. A note says where the file ends and how
-much of it is lost. A document that breaks in its middle is not closed.
+It is closed after the last whole item of its outermost open list that has one: a conversation of an export, a message of a
+chat. What is left of the next item goes, since half a message would pass for a whole one. Where no open list has one, it is
+closed after the last whole field of the document itself, such as its messages. A note says where the file ends and how much of
+it is lost. A document that breaks in its middle is not closed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def is_broken(source: Source) -> bool:
 
 
 def close_document(source: Source) -> Source | None:
-    """Close a document that ends too early; None where it does not, or where no list in it has a whole item.
+    """Close a document that ends too early; None where it does not, or where nothing in it is whole.
 
     The new source says so in its `cut`.
     """
@@ -48,7 +49,7 @@ def close_document(source: Source) -> Source | None:
 
 
 def _find_end(data: bytes) -> tuple[int, bytes] | None:
-    """Where the last whole item of the outermost open list with one ends, and what closes it and all around it."""
+    """Where the last whole item of the outermost open list with one ends, or the document's last field, and what closes it."""
     marks: list[bytes] = []  # each open bracket
     ends: list[int] = []  # where the last whole item of each ends; 0 = it has none
     for token in TOKEN.finditer(data):
@@ -63,5 +64,7 @@ def _find_end(data: bytes) -> tuple[int, bytes] | None:
             ends[-1:] = [token.end()] if ends else []
         elif mark == b"," and ends:
             ends[-1] = token.start()
-    depth = next((n for n, (mark, end) in enumerate(zip(marks, ends, strict=True)) if mark == b"[" and end), None)
-    return None if depth is None else (ends[depth], b"".join(CLOSES[mark] for mark in reversed(marks[: depth + 1])))
+    depth = next((n for n, (mark, end) in enumerate(zip(marks, ends, strict=True)) if mark == b"[" and end), 0)
+    if not marks or not ends[depth]:
+        return None
+    return ends[depth], b"".join(CLOSES[mark] for mark in reversed(marks[: depth + 1]))
