@@ -141,8 +141,10 @@ def read_held(path: Path) -> Held:
     of = "select s.path, s.entry, {} from {} join sessions s on s.id = x.session order by 1, 2, 3, 4"
     sql = {
         "sources": "select path, stamp, problem, hint from sources order by 1",
-        "requests": of.format("r.uid, x.day, x.model, r.pico, r.counts", "requests r join spending x on x.id = r.spending"),
-        "spending": of.format("x.day, x.model, x.requests, x.pico", "spending x"),
+        "requests": of.format(
+            "r.uid, x.quarter, x.model, r.pico, r.output, r.counts", "requests r join spending x on x.id = r.spending"
+        ),
+        "spending": of.format("x.quarter, x.model, x.requests, x.pico, x.output", "spending x"),
         "cuts": of.format("x.day, x.number", "cuts x"),
         "texts": of.format("x.packed, x.stop - x.first", "texts x").replace("3, 4", "x.first"),
         "words": of.format("w.doc - x.first, w.count", "texts x join found w on w.doc >= x.first and w.doc < x.stop"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import population
@@ -25,9 +24,7 @@ def write_session(folder: Path, *, prompt: bool) -> Path:
     log.answer("m2", answer, usage=(10, 2_000, 20_000, 40), timestamp="2026-01-02T03:00:15.000Z")
     log.user("Then change it." if prompt else [make_result("t2", "Built.")], timestamp="2026-01-02T03:10:15.000Z")
     log.answer("m3", "Done.", usage=(10, 22_100, 0, 30), timestamp="2026-01-02T03:10:20.000Z")
-    path = folder / "s1.jsonl"
-    path.write_text("\n".join(map(json.dumps, log.lines)) + "\n")
-    return path
+    return log.save(folder / "s1.jsonl")
 
 
 def make_result(id: str, text: str) -> dict[str, JSON]:

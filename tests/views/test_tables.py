@@ -18,7 +18,7 @@ from turnscope.envelope.rule import Ctx, NoParams, Rule
 from turnscope.planning.policy import Policy, Step
 from turnscope.planning.trace import trace
 from turnscope.session.model import Edit, Part, Session, Span
-from turnscope.views import decision_log, tables
+from turnscope.views import decision_log, tables, text_tables
 from turnscope.views.overview import build_overview
 
 ATTACKS = (
@@ -70,7 +70,7 @@ def safe(cell: str) -> bool:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_that_would_be_run_is_shown_as_text(attack: str) -> None:
-    head, row = cells(tables.format_csv([attack, "b"], [[attack, 7]]))
+    head, row = cells(text_tables.format_csv([attack, "b"], [[attack, 7]]))
     assert row[1] == "7"
     for cell in (head[0], row[0]):
         assert safe(cell)
@@ -79,17 +79,17 @@ def test_text_that_would_be_run_is_shown_as_text(attack: str) -> None:
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert cells(tables.format_csv(["a", "b"], [[text, 1]]))[1] == [text, "1"]
+    assert cells(text_tables.format_csv(["a", "b"], [[text, 1]]))[1] == [text, "1"]
 
 
 def test_numbers_are_no_formulas() -> None:
-    row = cells(tables.format_csv(list("abcdef"), [[-5, -0.25, 1e-7, None, True, *NUMBERS]]))[1]
+    row = cells(text_tables.format_csv(list("abcdef"), [[-5, -0.25, 1e-7, None, True, *NUMBERS]]))[1]
     assert row == ["-5", "-0.25", "1e-07", "", "True", *NUMBERS]
 
 
 @given(st.lists(st.text(st.sampled_from("=+-@＝ \t\r\n\"',;1a\u200b") | st.characters(codec="utf-8"), max_size=8), min_size=1))
 def test_any_row_reads_back_as_one_row(row: list[str]) -> None:
-    found = cells(tables.format_csv(["x"] * len(row), [row]))
+    found = cells(text_tables.format_csv(["x"] * len(row), [row]))
     assert len(found) == 2
     for cell, text in zip(found[1], row, strict=True):
         assert cell in (text, f"'{text}")

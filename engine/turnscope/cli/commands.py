@@ -28,6 +28,7 @@ from turnscope.errors import TurnscopeError
 COMMANDS = {
     "open": "Open the app on a session or a folder; the default command.",
     "demo": "Walk through a sample session in seven stops.",
+    "usage": "Add up what all sessions of this machine were billed.",
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",
     "calculate": "Calculate what policies do to a planned conversation.",

@@ -25,7 +25,7 @@ from turnscope.session.model import Session
 from turnscope.views.cached_cost import count_answer_tokens
 from turnscope.views.comparison import Row, SharedFacts, build_row
 from turnscope.views.losses import References
-from turnscope.views.tables import format_csv, format_text
+from turnscope.views.text_tables import format_csv, format_text
 
 CALCULATED_POLICIES = (
     "keep-everything",

@@ -98,7 +98,7 @@ def _build_entries(threads: Threads, look: ThreadSummary, source: str) -> Iterat
         return
     shared = len(session.requests) - look.requests
     found = build_entry(session, Source(threads.path), where=source, entry="", title=TOOL, first=shared)
-    spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.costs))
+    spent = (row._replace(uid=f"{source}:{n}") for n, row in enumerate(found.costs))
     size = sum(len(block.text) for block in session.blocks)
     # ratings are counted where they are stored
     line = structs.replace(found.row, name="", project="live chat", size=size, good=0, rated=0)

@@ -25,7 +25,7 @@ from turnscope.session.content import dumps
 from turnscope.session.model import Session
 from turnscope.views.comparison import Row
 from turnscope.views.exactness import Exactness, sum_exactness
-from turnscope.views.tables import format_csv
+from turnscope.views.text_tables import format_csv
 
 COLUMNS = (
     *("path", "outcome", "requests", "peak_fill", "peak_request", "window", "window_evidence", "usd", "broken", "error"),

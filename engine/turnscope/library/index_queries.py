@@ -9,7 +9,6 @@ from datetime import date, timedelta
 from turnscope.storage.catalogue import count_ratings
 from turnscope.storage.library_index import (
     PAGE_HITS,
-    PICO_PER_USD,
     Hit,
     IndexRow,
     Problem,
@@ -24,6 +23,7 @@ from turnscope.storage.library_index import (
     read_version,
     search,
 )
+from turnscope.views.usage import PICO_PER_USD
 
 __all__ = [
     "PAGE_HITS",

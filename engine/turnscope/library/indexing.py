@@ -35,11 +35,19 @@ from turnscope.session.thread import iter_descendants
 from turnscope.storage import library_index as kept
 from turnscope.storage.catalogue import CLOCK_NANOSECONDS
 from turnscope.storage.database import StorageError
-from turnscope.storage.library_index import CURVE_POINTS, PICO_PER_USD, BlockText, IndexedSession, IndexRow, Problem
+from turnscope.storage.library_index import (
+    CURVE_POINTS,
+    BilledRequest,
+    BlockText,
+    IndexedSession,
+    IndexRow,
+    Problem,
+)
 from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
 from turnscope.views.total_cost import charge_off_path
+from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR
 
 BAND = (0.4, 0.7)  # of the window; the usual fill of a request
 PROJECT_KEYS = (
@@ -178,7 +186,7 @@ def build_entry(session: Session, source: Source, where: str, entry: str, title:
     view = build_overview(trace)
     line = _build_line(trace, view, source=source, where=where, entry=entry, tool=title.partition(" (")[0])
     return IndexedSession(
-        line, tuple(_list_spending(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
+        line, tuple(_list_billed(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
     )
 
 
@@ -235,16 +243,34 @@ def _count_messages(trace: Trace) -> int:
     return carried
 
 
-def _list_spending(trace: Trace, view: Overview, first: int) -> Iterator[tuple[str, str, str, int | None]]:
-    for request, usd in [*zip(trace.session.requests, view.totals, strict=True)][first:]:
-        yield _build_spending_row(request, usd)
+def _list_billed(trace: Trace, view: Overview, first: int) -> Iterator[BilledRequest]:
+    for request, usd, answer in [*zip(trace.session.requests, view.totals, view.answers, strict=True)][first:]:
+        yield _build_billed(request, usd, int(answer))
     for pairs in charge_off_path(trace):
         for request, charge in pairs:
-            yield _build_spending_row(request, charge.cost.total if charge.cost else None)
+            yield _build_billed(request, charge.cost.total if charge.cost else None, charge.answer)
 
 
-def _build_spending_row(request: Request, usd: Decimal | None) -> tuple[str, str, str, int | None]:
-    return request.id, _format_day(request.sent_at), request.model, _to_pico(usd)
+def _build_billed(request: Request, usd: Decimal | None, answer: int) -> BilledRequest:
+    """The tokens of all passes of a request. `answer`: output tokens of the first, counted where its record cannot be true."""
+    passes = request.usage.passes if request.usage else ()
+    long = sum(each.cache_creation_1h_input_tokens for each in passes)
+    return BilledRequest(
+        uid=request.id,
+        quarter=_find_quarter(request.sent_at),
+        model=request.model,
+        pico=_to_pico(usd),
+        uncached=sum(each.input_tokens for each in passes),
+        written=sum(each.cache_creation_input_tokens for each in passes) - long,
+        written_1h=long,
+        read=sum(each.cache_read_input_tokens for each in passes),
+        output=answer + sum(each.output_tokens for each in passes[1:]),
+    )
+
+
+def _find_quarter(at: float | None) -> int | None:
+    """The number of a time's quarter hour; None where it is unknown or no date can be made of it."""
+    return int(at // QUARTER_HOUR) if at is not None and _format_day(at) else None
 
 
 def _count_cuts_by_day(view: Overview, first: int) -> Iterator[tuple[str, int]]:

@@ -126,6 +126,12 @@ def find_places() -> tuple[tuple[str, Place], ...]:
     return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(detect_machine()))
 
 
+def list_tool_folders() -> tuple[Path, ...]:
+    """List the folders in which known tools would keep their sessions on this machine, also where there is none yet."""
+    machine = detect_machine()
+    return tuple(place.folder for importer in registry.find_importers() for place in importer.finds(machine))
+
+
 def get_tool_title(source: str) -> str:
     """The title of a session's format, by the name of its importer (`Session.source`)."""
     title = next((importer.title for importer in registry.find_importers() if importer.name == source), source)

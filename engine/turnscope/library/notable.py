@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from turnscope.storage.library_index import PICO_PER_USD, IndexRow
+from turnscope.storage.library_index import IndexRow
 from turnscope.views.phrases import format_usd
+from turnscope.views.usage import PICO_PER_USD
 
 Kind = Literal["cost", "cache", "cuts", "full"]
 

@@ -133,7 +133,7 @@ class Store:
     @property
     def index_path(self) -> Path:
         """Where the index lies."""
-        return self.path.with_name("library.db")
+        return self.path.with_name(library_index.FILE)
 
     def measure_size(self) -> int:
         """Bytes of stored and indexed sessions: about what `delete` frees. Chats do not count."""

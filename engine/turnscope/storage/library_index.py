@@ -33,10 +33,12 @@ else:
 
 from turnscope.errors import QueryError
 from turnscope.storage.database import WAIT_SECONDS, StorageError, measure_files, stat_files
+from turnscope.storage.folder_digest import digest_folders
 from turnscope.storage.values import make_sqlite_text
+from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
-FORMAT = 5  # count up when a table changes, or when rows are computed differently
-PICO_PER_USD = 10**12  # costs are stored as whole 10**-12 USD, so that SQL adds them up exactly
+FILE = "library.db"  # beside the chats
+FORMAT = 6  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
@@ -55,12 +57,17 @@ create table sessions (id integer primary key, path text not null, entry text no
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
     size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
     curve text not null, unique (path, entry));
-create table spending (id integer primary key, session integer not null, day text not null, model text not null,
-    requests integer not null, pico integer);
+create table spending (id integer primary key, session integer not null, quarter integer, model text not null,
+    requests integer not null, pico integer, uncached integer, written integer, written_1h integer, read integer,
+    output integer);
 create index spending_of on spending (session);
-create table requests (spending integer not null, uid integer not null, pico integer, counts integer not null default 1);
+create table requests (spending integer not null, uid integer not null, pico integer, uncached integer not null,
+    written integer not null, written_1h integer not null, read integer not null, output integer not null,
+    counts integer not null default 1);
 create index requests_of on requests (spending);
 create index requests_by on requests (uid) where uid != 0;
+create index requests_again on requests (spending) where counts = 0;
+create table snapshots (key text primary key, folders text not null, digest text not null, sources text not null) without rowid;
 create table cuts (session integer not null, day text not null, number integer not null);
 create index cuts_of on cuts (session);
 create table texts (first integer primary key, stop integer not null, session integer not null, packed blob not null);
@@ -126,15 +133,30 @@ class BlockText(Struct, frozen=True, array_like=True, gc=False):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedSession:
-    """A session as the index stores it.
+class BilledRequest(NamedTuple):
+    """What one request was billed, in tokens and in 10**-12 USD.
 
-    `costs`: id of the request, day, model and 10**-12 USD; `cuts`: number of cuts by day.
+    `uid`: the provider's id, "" = unknown. `quarter`: the number of its quarter hour since 1970, None = the log has no time.
+    `pico` None = no known price. `written`: to the cache, for five minutes; `written_1h`: for an hour.
     """
 
+    uid: str
+    quarter: int | None
+    model: str
+    pico: int | None
+    uncached: int = 0
+    written: int = 0
+    written_1h: int = 0
+    read: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSession:
+    """A session as the index stores it. `cuts`: number of cuts by day."""
+
     row: IndexRow
-    costs: tuple[tuple[str, str, str, int | None], ...]
+    costs: tuple[BilledRequest, ...]
     cuts: tuple[tuple[str, int], ...]
     texts: tuple[BlockText, ...]
 
@@ -207,6 +229,15 @@ class Spending:
 
 
 _NAMES = ", ".join(f'"{f.name}"' for f in structs.fields(IndexRow))
+_TOKENS = ("uncached", "written", "written_1h", "read", "output")
+# What the chosen sessions were billed, each request once: what counts in them, and one of each that counts in another session.
+_OF_CHOSEN = "requests r join spending p on p.id = r.spending join chosen on chosen.id = p.session"
+_BILLED = f"""select p.session, p.quarter, p.model, p.requests, p.pico, {", ".join(f"p.{name}" for name in _TOKENS)}
+    from spending p join chosen on chosen.id = p.session where p.requests
+    union all select p.session, p.quarter, p.model, 1, r.pico, {", ".join(f"r.{name}" for name in _TOKENS)}
+    from requests r join spending p on p.id = r.spending where r.rowid in (
+        select min(r.rowid) from {_OF_CHOSEN} where r.counts = 0 and r.uid not in (
+            select r.uid from {_OF_CHOSEN} where r.counts = 1) group by r.uid)"""  # noqa: S608 - text is ours
 
 
 @contextmanager
@@ -248,7 +279,37 @@ def drop(path: Path, sources: Sequence[str]) -> None:
         sources: Paths of the sources.
     """
     with _begin_write(path) as db:
+        db.execute("delete from snapshots")
         _delete_source(db, sources)
+
+
+def keep_snapshot(path: Path, key: str, folders: Sequence[str], digest: str, sources: Sequence[str]) -> None:
+    """Remember that all of some folders is indexed, as they were.
+
+    Args:
+        path: The index.
+        key: What the folders were looked for by; another version of the program or another wish has another one.
+        folders: The folders, those that do not exist yet as well.
+        digest: Their `digest_folders`, taken before anything was read.
+        sources: The sources that were found in them.
+    """
+    with _begin_write(path) as db:
+        values = [key, json.dumps([*folders]), digest, json.dumps([*sources])]
+        db.execute("insert or replace into snapshots values (?, ?, ?, ?)", values)
+
+
+def find_unchanged(path: Path, key: str) -> tuple[str, ...] | None:
+    """The sources that a snapshot remembers, if nothing in its folders has changed since; else None. Opens no source.
+
+    Args:
+        path: The index.
+        key: As it was kept.
+    """
+    with _connect(path) as db:
+        found = db.execute("select folders, digest, sources from snapshots where key = ?", [key]).fetchone()
+    if not found or digest_folders(json.loads(found[0])) != found[1]:
+        return None
+    return tuple(json.loads(found[2]))
 
 
 def list_sessions(path: Path) -> tuple[IndexRow, ...]:
@@ -271,11 +332,28 @@ def list_spending(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tu
         path: The index.
         of: Source and entry of the sessions to look at; None = all.
     """
-    only, chosen = _choose_sessions(of)
-    sql = f"""select p.day, p.model, s.project, s.tool, sum(p.requests), sum(p.pico) from spending p
-             join sessions s on s.id = p.session and p.requests {only} group by 1, 2, 3, 4 order by 1"""  # noqa: S608 - text is ours
+    day = f"coalesce(date(b.quarter * {QUARTER_HOUR}, 'unixepoch'), '')"
+    sql = f"""select {day}, b.model, s.project, s.tool, sum(b.requests), sum(b.pico) from ({_BILLED}) b
+             join sessions s on s.id = b.session group by 1, 2, 3, 4 order by 1"""  # noqa: S608 - text is ours
     with _connect(path) as db:
-        return tuple(Spending(*row) for row in db.execute(sql, chosen))
+        _choose_sessions(db, of)
+        return tuple(Spending(*row) for row in db.execute(sql))
+
+
+def list_usage(path: Path, sources: Iterable[str]) -> tuple[UsageRow, ...]:
+    """List what was billed in every quarter hour, the oldest first; those without a time before them.
+
+    Args:
+        path: The index.
+        sources: Paths of the sources whose sessions count. A request that several of them hold counts once.
+    """
+    sql = f"""select b.quarter, b.model, s.path, s.entry, s.title, s.project, s.tool, b.requests, b.pico,
+             {", ".join(f"b.{name}" for name in _TOKENS)} from ({_BILLED}) b
+             join sessions s on s.id = b.session order by 1"""  # noqa: S608 - text is ours
+    wanted = frozenset(sources)
+    with _connect(path) as db:
+        _choose_sessions(db, [row for row in db.execute("select path, entry from sessions") if row[0] in wanted])
+        return tuple(UsageRow(*row) for row in db.execute(sql))
 
 
 def count_cuts(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tuple[tuple[str, int], ...]:
@@ -285,20 +363,22 @@ def count_cuts(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tuple
         path: The index.
         of: Source and entry of the sessions to look at; None = all.
     """
-    only, chosen = _choose_sessions(of)
-    sql = f"""select c.day, sum(c.number) from cuts c join sessions s on s.id = c.session {only or "where 1"}
-              and c.day != '' group by c.day order by c.day"""  # noqa: S608 - text is ours
+    sql = """select c.day, sum(c.number) from cuts c join chosen on chosen.id = c.session
+             where c.day != '' group by c.day order by c.day"""
     with _connect(path) as db:
-        return tuple(db.execute(sql, chosen))
+        _choose_sessions(db, of)
+        return tuple(db.execute(sql))
 
 
-def _choose_sessions(of: Iterable[tuple[str, str]] | None) -> tuple[str, list[str]]:
-    """A condition on sessions `s` and its value, for any number of them."""
+def _choose_sessions(db: sqlite3.Connection, of: Iterable[tuple[str, str]] | None) -> None:
+    """Make the table `chosen` of the sessions to look at, by source and entry; None = all. It ends with the connection."""
+    db.execute("create temp table chosen (id integer primary key)")
     if of is None:
-        return "", []
+        db.execute("insert into chosen select id from sessions")
+        return
     rows = json.dumps([[make_sqlite_text(source), make_sqlite_text(entry)] for source, entry in of])
     one = "select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?)"
-    return f"where (s.path, s.entry) in ({one})", [rows]
+    db.execute(f"insert into chosen select id from sessions where (path, entry) in ({one})", [rows])  # noqa: S608 - text is ours
 
 
 def search(path: Path, query: str, start: int = 0) -> SearchResult:
@@ -436,11 +516,12 @@ def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
     values = [make_sqlite_text(value) if isinstance(value, str) else value for value in structs.astuple(each.row)]
     sql = f"insert into sessions ({_NAMES}) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
     session = db.execute(sql, values).lastrowid
-    for (day, model), costs in groupby(sorted(each.costs, key=lambda row: row[1:3]), lambda row: row[1:3]):
-        sql = "insert into spending (session, day, model, requests) values (?, ?, ?, 0)"
-        spending = db.execute(sql, [session, make_sqlite_text(day), make_sqlite_text(model)]).lastrowid
-        charges = ((spending, _number_request(uid), pico) for uid, _, _, pico in costs)
-        db.executemany("insert into requests (spending, uid, pico) values (?, ?, ?)", charges)
+    for (_, quarter, model), costs in groupby(sorted(each.costs, key=_get_spending_key), _get_spending_key):
+        sql = "insert into spending (session, quarter, model, requests) values (?, ?, ?, 0)"
+        spending = db.execute(sql, [session, quarter, make_sqlite_text(model)]).lastrowid
+        charges = ((spending, _number_request(uid), *billed) for uid, _, _, *billed in costs)
+        sql = f"insert into requests (spending, uid, pico, {', '.join(_TOKENS)}) values (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
+        db.executemany(sql, charges)
     again = "exists (select 1 from requests o where o.uid = requests.uid and o.uid != 0 and o.rowid < requests.rowid)"
     db.execute(f"update requests set counts = 0 where spending in ({_OF_SESSION}) and uid != 0 and {again}", [session])  # noqa: S608 - ours
     _sum_spending(db, session)
@@ -450,6 +531,11 @@ def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
     _index_words(db, first, [text.text for text in texts])
     rows = ((first + n, first + stop, session, data) for n, stop, data in _pack_texts(texts))
     db.executemany("insert into texts values (?, ?, ?, ?)", rows)
+
+
+def _get_spending_key(billed: BilledRequest) -> tuple[bool, int | None, str]:
+    """What requests of one row of spending share; those without a time stand apart, because None has no order."""
+    return billed.quarter is None, billed.quarter, billed.model
 
 
 def _number_request(uid: str) -> int:
@@ -483,9 +569,10 @@ def _group_by_table(rows: Iterable[tuple[int, str, str]]) -> Iterator[tuple[str,
 
 
 def _sum_spending(db: sqlite3.Connection, session: int | None) -> None:
-    """Sum again what a session cost by day and model. A request counts in the first session that holds it."""
-    sql = """update spending set (requests, pico) =
-             (select count(*), sum(pico) from requests r where r.spending = spending.id and counts) where session = ?"""
+    """Sum again what a session was billed. A request counts in the first session that holds it."""
+    sums = ", ".join(f"sum({name})" for name in ("pico", *_TOKENS))
+    sql = f"""update spending set (requests, pico, {", ".join(_TOKENS)}) =
+             (select count(*), {sums} from requests r where r.spending = spending.id and counts) where session = ?"""  # noqa: S608 - ours
     db.execute(sql, [session])
 
 

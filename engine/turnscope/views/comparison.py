@@ -34,7 +34,7 @@ from turnscope.views.divergence import BlockDifference, Placement, find_divergen
 from turnscope.views.losses import Losses, References, find_losses, find_references
 from turnscope.views.phrases import format_usd
 from turnscope.views.replay_cost import NOTHING_BILLED, RecordCost, price_as_billed, price_record
-from turnscope.views.tables import format_csv, format_line, format_text
+from turnscope.views.text_tables import format_csv, format_line, format_text
 
 ASSUMPTIONS = (
     "Answers are taken as recorded: what the model would have answered to another prompt is not known. The prompt cache is "

@@ -19,8 +19,9 @@ from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON
-from turnscope.views import stepper, summary_quality, tables
+from turnscope.views import stepper, summary_quality
 from turnscope.views.cached_cost import CachePrice, price_decisions
+from turnscope.views.text_tables import format_csv
 
 COLUMNS = (
     "session",
@@ -134,7 +135,7 @@ def to_json_lines(trace: Trace) -> str:
 
 def to_csv(trace: Trace) -> str:
     """Write the log as CSV with a header."""
-    return tables.format_csv(COLUMNS, (tuple(row.values()) for row in iter_rows(trace)))
+    return format_csv(COLUMNS, (tuple(row.values()) for row in iter_rows(trace)))
 
 
 def describe_decision(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> tuple[tuple[str, str], ...]:

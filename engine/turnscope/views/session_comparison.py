@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from turnscope.planning.trace import Trace
 from turnscope.views.comparison import Row, SharedFacts, build_row
-from turnscope.views.tables import format_csv
+from turnscope.views.text_tables import format_csv
 
 
 @dataclass(frozen=True, slots=True)
