@@ -67,9 +67,9 @@ class Zone(click.ParamType[ZoneInfo]):
 @click.option("--timezone", "zone", type=Zone(), metavar="NAME", help="Where days begin; default: this machine's time zone.")
 @options.rows
 def command(by: Period, paths: tuple[Path, ...], as_json: bool, as_csv: bool, **chosen: Any) -> int:
-    """Add up what sessions were billed: tokens by kind, and USD at list prices.
+    """Add up what all sessions of this machine were billed.
 
-    BY is daily, weekly, monthly, sessions, projects, models or blocks (of five hours). PATHS are files and folders; without
+    Tokens by kind, and USD at list prices. BY is daily, weekly, monthly, sessions, projects, models or blocks (of five hours). PATHS are files and folders; without
     them it is all that the tools known to Turnscope keep on this machine. Each request counts once, with branches and
     subagents.
     """
