@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import turnscope
+from click import Context
 from click.testing import CliRunner
 from conftest import ROOT
 from turnscope.cli import command_line
+from turnscope.cli.compare import command as compare_command
 from turnscope.cli.options import load_policy
+from turnscope.library.checking import Limits, check
 from turnscope.planning.policy import load
 from turnscope.planning.policy_catalog import save_policy
 from turnscope.views.model_values import ModelValue, build_model_tables
@@ -48,6 +52,25 @@ def test_compare_and_check_apply_the_values_for_the_session_s_model() -> None:
 def test_a_built_in_policy_is_not_replaced_by_a_file_of_its_name(own: Path) -> None:
     (own / "balanced.toml").write_text("", encoding="utf-8")
     assert load_policy("balanced") == load("balanced")
+
+
+@pytest.mark.parametrize("by_path", [False, True], ids=["name", "path"])
+def test_the_library_takes_ones_own_policy_as_commands_do(own: Path, by_path: bool) -> None:
+    policy = str(own / "mine.toml") if by_path else "mine"
+    session = turnscope.load(SESSION)
+    trace = turnscope.replay(session, policy)
+    (row,) = turnscope.compare(session, [policy]).rows
+    (told,) = json.loads(invoke("compare", SESSION, "--policies", policy, "--json"))["policies"]
+    assert trace.policy.name == ("mine.toml" if by_path else "mine")
+    assert list(row.sizes) == told["sizes"]
+    assert check(SESSION, Limits(max_fill=1), policy).violations
+    assert turnscope.advise(session, policy, trials=1)
+
+
+def test_names_of_ones_own_policies_are_completed() -> None:
+    option = next(one for one in compare_command.params if one.name == "policies")
+    found = option.shell_complete(Context(compare_command), "balanced,mi")
+    assert "balanced,mine" in [item.value for item in found]
 
 
 @pytest.mark.parametrize("by_path", [False, True], ids=["name", "path"])

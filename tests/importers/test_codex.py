@@ -395,3 +395,18 @@ def test_a_subagent_that_got_the_history_hangs_at_the_call_that_names_its_path(t
     assert session.blocks[agent.at].name == "spawn_agent"
     assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 120, 136, 160]
     assert [request.usage and request.usage.prompt_tokens for request in agent.requests] == [135]
+
+
+def test_a_compaction_in_a_turn_of_its_own_was_requested() -> None:
+    """A turn with nothing but a compaction was begun by a person; one that compacts before or after its prompt was not."""
+    history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "first"}]}]
+
+    def read_triggers(*before: dict[str, Any], after: tuple[dict[str, Any], ...] = ()) -> set[Any]:
+        begun, ended = (line("event_msg", type=kind, turn_id="t2") for kind in ("task_started", "task_complete"))
+        compacted = line("compacted", message="So far: two files.", replacement_history=history)
+        rows = [*BEHIND, begun, *before, compacted, *after, ended, make_message("user", "next"), make_message("assistant", "Yes.")]
+        return {seen.edit.facts.get("trigger") for seen in open_value(rows, lines=True).observed}
+
+    assert read_triggers() == {"manual"}
+    assert read_triggers(make_message("user", "go on")) == {None}
+    assert read_triggers(after=(make_message("user", "go on"),)) == {None}

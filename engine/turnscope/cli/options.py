@@ -40,41 +40,19 @@ class Amount(click.ParamType[float]):
 
 
 def complete_policies(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    """Names of built-in policies; where several stand with commas between them, of the last one."""
+    """Names of built-in policies and of the user's own; where several stand with commas between them, of the last one."""
     from turnscope.planning import policy  # only who completes a policy waits for it
 
     before, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(f"{before}{comma}{name}") for name in policy.list_policies() if name.startswith(last)]
+    names = dict.fromkeys((*policy.list_policies(), *policy.list_policies(find_data_folder() / "policies")))
+    return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 
 
 def load_policy(name: str) -> Policy:
-    """Load a policy that an option names: a built-in one, one of a package, one of the user's own, or a path of a TOML file.
+    """Load a policy that an option names: see `library.opening.load_policy`, whose errors it raises."""
+    from turnscope.library import opening  # only who needs a policy waits for it
 
-    A file's policy has the name of the file with its ending, so that it is not taken for a built-in one.
-
-    Raises:
-        PolicyError: There is no such policy, or its file is malformed.
-    """
-    from turnscope.library import opening  # only who needs a policy waits for these
-    from turnscope.planning import policy
-
-    if name.endswith(".toml"):
-        return opening.set_environment(policy.parse(Path(name).name, _read_policy_file(name)))
-    folder = find_data_folder() / "policies"
-    own = name in policy.list_policies(folder) and policy.resolve_name(name) not in policy.list_policies()
-    return opening.load_policy(name, folder if own else None)
-
-
-def _read_policy_file(path: str) -> str:
-    from turnscope.errors import PolicyError
-
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise PolicyError(
-            f"the policy {path!r} cannot be read: {why}", hint="Name a policy, or the path of its TOML file."
-        ) from error
+    return opening.load_policy(name)
 
 
 def session_path(function: F) -> F:

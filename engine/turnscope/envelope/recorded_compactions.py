@@ -42,6 +42,15 @@ def find_recorded_edits(ctx: Ctx, action: str) -> list[Edit]:
     return [edit for edit in _iter_edits(ctx, ctx.request.n) if edit.action == action]
 
 
+def is_requested(edits: list[Edit]) -> bool:
+    """Return whether a person requested a compaction, as the log says.
+
+    Args:
+        edits: The edits that `find_compactions` gave.
+    """
+    return any(edit.facts.get("trigger") == "manual" for edit in edits)
+
+
 def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
     """Return the block of the tool's own summary and its text; -1 and "" where the log contains none.
 

@@ -77,6 +77,8 @@ class _Rollout:
         self.before: float | None = None
         self.id = ""  # of the thread
         self.copied = False  # whether what is read was copied from another thread
+        self.begun = False  # whether a turn began, and no prompt stands in it yet
+        self.alone: dict[str, Any] | None = None  # facts of a compaction that is all of its turn so far
 
     def add_line(self, record: Mapping[str, Any], line: int) -> None:
         fields = record.get("payload")
@@ -142,10 +144,14 @@ class _Rollout:
             prompts = [n for n, node in enumerate(self.path) if node.messages and _is_prompt(node.messages[0])]
             self.path = self.path[: prompts[-event["num_turns"]]] if 0 < event["num_turns"] <= len(prompts) else []
             self.open = None
+        elif kind == "task_complete" and self.alone is not None:
+            self.alone["trigger"] = "manual"  # a person requested it: it is a turn of its own, without a prompt
         elif kind == "turn_aborted":
             self.builder.add_note("info", line, f"a turn was aborted: {as_text(event.get('reason')) or 'no reason is logged'}")
         elif not kind.startswith(REPEATS):
             self.passed.add(kind, event, line)
+        if kind in ("task_started", "task_complete", "turn_aborted"):
+            self.begun, self.alone = kind == "task_started", None
 
     def _read_usage(self, info: Any, at: float | None, line: int) -> None:
         """Usage of the newest request. What only repeats the total is news of rate limits."""
@@ -205,10 +211,12 @@ class _Rollout:
             )
             self._add_node([message], at)
             self.open = self.open if result else None
+            self.begun &= not _is_prompt(message)
             if _is_prompt(message) and not self.builder.title:
                 self.builder.title = " ".join(extract_text(blocks).rpartition(REQUEST)[2].split())[:80]
         self.broken |= result
         self.before = at if role != "assistant" else self.before
+        self.alone = None
         return True
 
     def _add_answer_item(self, blocks: list[Any], at: float | None) -> None:
@@ -243,6 +251,7 @@ class _Rollout:
         self._mark_summary(reported)
         node = self._add_node(messages, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
+        self.alone = facts if self.begun else None
         named = isinstance(history, list)
         node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts, names_all=named)
         self.open = None

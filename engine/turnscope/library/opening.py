@@ -33,7 +33,7 @@ from turnscope.pricing.overlay import read_overlay
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import CHAT, Answer, Session
 from turnscope.session.thread import Thread
-from turnscope.settings import find_prices_file, read_context_pairs, read_stateless_output
+from turnscope.settings import find_data_folder, find_prices_file, read_context_pairs, read_stateless_output
 from turnscope.views import overview as views
 
 AS_RECORDED = "as-recorded"
@@ -57,19 +57,36 @@ def read_own_prices() -> Prices:
 
 
 def load_policy(name: str, folder: Path | None = None) -> Policy:
-    """Load a policy by name, with the parameters that the environment sets.
+    """Load a policy by its name or file, with the parameters that the environment sets.
+
+    A file's policy has the name of the file with its ending, so that it is not taken for a built-in one.
 
     Args:
-        name: its name.
-        folder: where it lies; None = those of Turnscope and of packages.
+        name: a name of Turnscope's policies, of a package's or of the user's own, or the path of a TOML file.
+        folder: where it lies; None = anywhere. A built-in policy precedes one of the user's own.
 
     Raises:
-        PolicyError: there is no such policy.
+        PolicyError: there is no such policy, or its file is malformed.
 
     >>> load_policy("last-5-pairs").title
     'Last 5 pairs'
     """
+    if folder is None and name.endswith(".toml"):
+        return set_environment(shelf.parse(Path(name).name, _read_policy_file(name)))
+    if folder is None and shelf.resolve_name(name) not in shelf.list_policies():
+        own = find_data_folder() / "policies"
+        folder = own if name in shelf.list_policies(own) else None
     return set_environment(shelf.load(name, folder) if folder else shelf.load(name))
+
+
+def _read_policy_file(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise PolicyError(
+            f"the policy {path!r} cannot be read: {why}", hint="Name a policy, or the path of its TOML file."
+        ) from error
 
 
 def set_environment(policy: Policy) -> Policy:
@@ -151,7 +168,7 @@ def replay(
 
     Args:
         session: a session, a thread, or a path to read one from.
-        policy: the policy, or its name.
+        policy: the policy, its name, or the path of its TOML file.
         ledger: its token counts, if known.
         answers: answers to rule queries, besides the session's own.
         prices: facts about models and their rates; None = the built-in ones with the user's own file over them.

@@ -38,7 +38,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """
     last: int = -1 if ctx.state is None else ctx.state
     seen = recorded_compactions.find_compactions(ctx)
-    manual = any(edit.facts.get("trigger") == "manual" for edit in seen)
+    manual = recorded_compactions.is_requested(seen)
     mark = _find_mark(ctx, params)
     size = _count_request(ctx, last)
     if not (manual or size >= mark):

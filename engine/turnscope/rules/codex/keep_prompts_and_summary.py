@@ -69,12 +69,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     turns = ctx.index.turns[: count_before(ctx.index.turns, cut)]
     stop = turns[-1] if first and turns else cut
     used, mark = _count_used(ctx, read, last, stop), _get_mark(ctx, params)
-    if not (seen if params.trigger == "observed" else due or used >= mark):
+    requested = recorded_compactions.is_requested(seen)
+    if not (seen if params.trigger == "observed" else due or requested or used >= mark):
         return state
     if recorded_compactions.is_summary_request(ctx):
         return replace_struct(state, due=True) if state else Compacted(-1, 0, 0, due=True)
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
-    because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
+    because = f"{used:,} tokens of {mark:,}"
+    if params.trigger == "observed" or requested:
+        because = "requested by the user" if requested else f"the tool did so here, at {used:,} tokens"
     start = state.first if state else ctx.index.messages[0] if count_before(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
     if stop <= start or (not seen and ctx.count_tokens(since, stop) <= max(params.cap, mark // LEAST)):

@@ -33,11 +33,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return last
     used = recorded_compactions.count_previous_usage(ctx, last, 0)
-    if used <= ctx.budget.limit:
-        return last
     seen = recorded_compactions.find_compactions(ctx)
+    requested = any(edit.facts.get("preTokens", ctx.budget.limit + 1) <= ctx.budget.limit for edit in seen)
+    if used <= ctx.budget.limit and not requested:
+        return last
     facts: dict[str, Any] = {"tokens": used, "mark": ctx.budget.limit}
     because = f"the last run ended at {used:,} tokens, beyond {ctx.budget.limit:,}"
+    if requested:
+        because = f"requested by the user: the log shows it at {used:,} tokens, within {ctx.budget.limit:,}"
     if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
     begin, _, fresh = find_leading_summary(envelope, ctx)
