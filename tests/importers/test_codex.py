@@ -404,7 +404,16 @@ def test_a_compaction_in_a_turn_of_its_own_was_requested() -> None:
     def read_triggers(*before: dict[str, Any], after: tuple[dict[str, Any], ...] = ()) -> set[Any]:
         begun, ended = (line("event_msg", type=kind, turn_id="t2") for kind in ("task_started", "task_complete"))
         compacted = line("compacted", message="So far: two files.", replacement_history=history)
-        rows = [*BEHIND, begun, *before, compacted, *after, ended, make_message("user", "next"), make_message("assistant", "Yes.")]
+        rows = [
+            *BEHIND,
+            begun,
+            *before,
+            compacted,
+            *after,
+            ended,
+            make_message("user", "next"),
+            make_message("assistant", "Yes."),
+        ]
         return {seen.edit.facts.get("trigger") for seen in open_value(rows, lines=True).observed}
 
     assert read_triggers() == {"manual"}

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def hold_policies(paths: list[Path]) -> int:
     """Print the table of policies. Gives 1 where a recorded cut was not met, or one came where none is recorded."""
     wrong = 0
-    print(policies.HEAD)
+    print(policies.HEADING)
     for folder in (found for path in paths for found in folders(path)):
         with open_run(folder) as run:
             held = policies.hold(folder, run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,18 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import turnscope
+from msgspec import structs
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
 from turnscope.planning.policy import Policy, load
 from turnscope.planning.render import build_body
-from turnscope.session.model import Session
+from turnscope.session.model import ObservedEdit, Session
 from turnscope.views.parameters import apply_changes
 
 from tests.wire import Run
-from tests.wire.compare import PARTS, Rebuilt, compare_body, pair_requests, sessions
+from tests.wire.compare import HEAD, PARTS, Rebuilt, compare_body, pair_requests, sessions
+
+SPOKEN = ("", "prompt", "answer", "tool")  # origins of messages that a person, a model or a tool said
 
 
 class Agent(NamedTuple):
@@ -34,12 +40,16 @@ class Agent(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal."""
+    """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal.
+
+    `stays`: for each compaction, which the policy then makes without what the log holds of it, whether the same blocks stay.
+    """
 
     policy: str
     recorded: tuple[int, ...]
     made: tuple[int, ...]
     equal: Mapping[str, tuple[float, ...]]
+    stays: Mapping[int, bool]
 
     @property
     def met(self) -> tuple[int, ...]:
@@ -118,14 +128,49 @@ def hold_session(run: Run, session: Session, policy: Policy, actions: Collection
     ]
     held = [compare_body(row, one) for row, one in pair_requests(run.main, rebuilt) if one]
     equal = {part: tuple(one.equal[part] for one in held) for part in PARTS}
-    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal)
+    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, hold_stays(session, policy))
+
+
+def hold_stays(session: Session, policy: Policy) -> Mapping[int, bool]:
+    """Whether a policy leaves what its agent left, at each compaction, of which it then does not know what the log holds."""
+    stays = {}
+    record = turnscope.replay(session)
+    for request in sorted({seen.request for seen in session.observed if seen.edit.action == "condense"}):
+        observed = (hide_body(seen) if seen.request == request else seen for seen in session.observed)
+        own = turnscope.replay(structs.replace(session, observed=tuple(observed)), policy)
+        stays[request] = find_spoken(session, own.plans[request].after) == find_spoken(session, record.plans[request].after)
+    return stays
+
+
+def hide_body(seen: ObservedEdit) -> ObservedEdit:
+    """A recorded compaction without what came in place of what went."""
+    return structs.replace(seen, edit=structs.replace(seen.edit, body=())) if seen.edit.action == "condense" else seen
+
+
+def find_spoken(session: Session, envelope: Envelope) -> Counter[str]:
+    """How what is sent as it was said begins, shortened results with it, wherever it stands: a placeholder may repeat it."""
+    said = (block for block in session.blocks if session.messages[block.message].origin in SPOKEN)
+    spoken = {block.text[:HEAD] for block in said if block.kind in ("text", "tool_use", "tool_result")}
+    texts = [
+        text[:HEAD]
+        for piece in envelope.pieces
+        for text in ([b.text for b in session.blocks[piece.start : piece.stop]] if piece.body is None else get_texts(piece))
+    ]
+    return Counter(text for text in texts if text and text in spoken)
+
+
+def get_texts(piece: Piece) -> list[str]:
+    """The texts of a placeholder."""
+    return [part.text for part in piece.body or ()]
 
 
 def format_held(name: str, held: Held) -> str:
-    """A line: run, policy, cuts recorded, met and others, and the share of characters equal, at the median and least."""
-    others = len(held.made) - len(held.met)
+    """A line: run, policy, cuts recorded, met and others, after how many the same stays, and the share of characters equal."""
+    others, same = len(held.made) - len(held.met), f"{sum(held.stays.values())}/{len(held.stays)}"
     shares = "".join(f"{median(share):>11.1%} ({min(share):>6.1%})" for share in held.equal.values() if share)
-    return f"{name:<28}{held.policy:<24}{len(held.recorded):>9}{len(held.met):>6}{others:>7}  {shares}"
+    return f"{name:<28}{held.policy:<24}{len(held.recorded):>9}{len(held.met):>6}{others:>7}{same:>8}  {shares}"
 
 
-HEAD = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'others':>7}  " + "".join(f"{part:>20}" for part in PARTS)
+HEADING = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'others':>7}{'stays':>8}  " + "".join(
+    f"{part:>20}" for part in PARTS
+)

@@ -150,10 +150,12 @@ HELD = {  # a run -> requests at which the agent made room, and the least share 
     "claude/B2-acwindow100k": ((11, 24, 33, 43, 53, 63, 69, 78, 89, 99, 109), 0.999),
     "claude/C": ((14,), 0.999),
     "cline/B2-basic": ((37, 43, 49, 55, 61, 67, 71, 77, 82, 88, 93, 98, 103, 108), 0.99),
+    "codex/C": ((14,), 0.999),
     "codex/B2-limit60k": ((12, 24, 36, 48, 62, 74, 85, 97, 110, 119), 0.999),
     "gemini/B2-thr0.1": ((18, 24, 32, 39, 44, 52, 58, 63, 70, 75, 83, 89, 95, 104, 110), 0.999),
     "opencode/C": ((14,), 0.99),
     "opencode/B1-128k": ((24, 45, 69, 90, 111, 134, 154), 0.999),
+    "pi/C": ((10,), 0.99),
     "pi/B3-parts100k": ((26, 52, 78, 104), 0.99),
     "qwen/B1-100k": ((14, 29, 42, 58, 72, 84, 99, 110), 0.09),  # what comes before the first prompt is in no log
 }
@@ -167,6 +169,7 @@ def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it
         held = policies.hold(folder, run)
     assert held
     assert held.recorded == held.made == requests
+    assert all(held.stays.values()), "where it cuts by itself, the same is left"
     assert min(held.equal["messages"]) >= least
     assert sorted(held.equal["messages"])[len(held.equal["messages"]) // 20] >= 0.99, "but for a twentieth, all is equal"
 

@@ -83,10 +83,11 @@ def _count_request(ctx: Ctx, last: int) -> int:
 
 def _find_last_round(ctx: Ctx) -> int:
     """Return where the newest answer begins, which stays with its results; the new prompt where there is none."""
-    session, number = ctx.session, count_before(ctx.index.messages, ctx.request.cut) - 1
-    while number > 0 and session.messages[number].role != "assistant":
+    blocks, starts = ctx.session.blocks, ctx.index.messages
+    number = count_before(starts, ctx.request.cut) - 1
+    while number > 0 and blocks[starts[number]].role != "assistant":
         number -= 1
-    return session.messages[number].start if number > 0 else ctx.request.cut
+    return starts[number] if number > 0 else ctx.request.cut
 
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
@@ -22,6 +23,7 @@ from turnscope.session.model import Answer, Ask, Block, Bucket, Edit, Part, Sess
 
 SLOT = "summary of all before"
 CONTEXT = ("meta", "inferred")  # origins of what the tool injects; after a compaction it is re-injected
+PICTURE = re.compile(r"<image [^>]*>|</image>")  # what stands around a picture of a prompt
 LEAST = 10  # a tenth of the limit must be new: if the kept prompts alone fill the limit, the original compacts for ever
 NO_PROMPT = (*CONTEXT, "tool", "summary")
 
@@ -53,7 +55,7 @@ class Compacted(Struct, frozen=True, gc=False):
 class _Read(NamedTuple):
     sums: tuple[int, ...]  # estimated tokens of all blocks before each
     context: tuple[int, ...]  # addresses of the blocks that the tool injected before the first prompt
-    prompts: tuple[Span, ...]
+    prompts: Mapping[Span, int]  # with the estimated tokens of each
     starts: tuple[int, ...]
 
 
@@ -124,7 +126,7 @@ def _find_summary(recorded: str, question: Ask | None, because: str, facts: dict
 
 def _select_prompts(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
     """Return the prompts that stay, each with the tokens that it may have and the tokens that it has."""
-    there = read.prompts[count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
+    there = [*read.prompts][count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
     present = [(prompt, size) for prompt in there if (size := _count_prompt(envelope, read, prompt))]
     kept = port.select_kept([size for _, size in present], params.prompts)
     return {present[number][0]: (most, present[number][1]) for number, most in kept}
@@ -147,10 +149,22 @@ def _drop_between(
             yield Edit("condense", f"{because}: a summary replaces everything but the user's prompts", part, facts=facts)
         at = max(at, prompt.stop)
     for prompt, (most, size) in stays.items():
+        blocks = ctx.session.blocks[prompt.start : prompt.stop]
         if most < size:
-            text = "\n".join(block.text for block in ctx.session.blocks[prompt.start : prompt.stop])
-            body = (Part("user", "text", port.shorten(text, most)),)
+            body = (Part("user", "text", port.shorten(_get_text(blocks), most)),)
             yield Edit("truncate", f"{because}: {most:,} tokens are left for this prompt", prompt, body, facts=facts)
+        elif _has_pictures(blocks):
+            body = (Part("user", "text", _get_text(blocks)),)
+            yield Edit("strip", f"{because}: of a prompt its text stays", prompt, body, facts=facts)
+
+
+def _get_text(blocks: Sequence[Block]) -> str:
+    """Return the text of a prompt, without its pictures and the marks around them."""
+    return "\n".join(block.text for block in blocks if block.kind == "text" and not PICTURE.fullmatch(block.text))
+
+
+def _has_pictures(blocks: Sequence[Block]) -> bool:
+    return any(block.kind == "image" for block in blocks)
 
 
 def _count_prompt(envelope: Envelope, read: _Read, span: Span) -> int:
@@ -159,7 +173,7 @@ def _count_prompt(envelope: Envelope, read: _Read, span: Span) -> int:
     if piece.body and (piece.start, piece.stop) == span:
         return sum(port.estimate_tokens(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
     stands = all(piece.body is None for piece in envelope.iter_pieces(span))
-    return max(1, read.sums[span.stop] - read.sums[span.start]) if stands else 0
+    return max(1, read.prompts[span]) if stands else 0
 
 
 def _count_used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
@@ -185,13 +199,24 @@ def _estimate_block(block: Block) -> int:
     return port.estimate_tokens(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
 
 
+def _estimate_prompt(blocks: Sequence[Block]) -> int:
+    """Return the estimated tokens of what stays of a prompt: its pictures go."""
+    if _has_pictures(blocks):
+        return port.estimate_tokens(len(_get_text(blocks).encode("utf-8", "surrogatepass")))
+    return sum(map(_estimate_block, blocks))
+
+
 @memoize
 def _read_session(session: Session, index: Index) -> _Read:
     sums = tuple(accumulate((_estimate_block(block) for block in session.blocks), initial=0))
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
     mine = [m for m in messages if m.role == "user"]
-    prompts = tuple(Span(m.start, m.stop) for m in mine if m.origin not in NO_PROMPT and not _is_answer(session, m.start))
-    first = prompts[0].start if prompts else len(session.blocks)
+    prompts = {
+        Span(m.start, m.stop): _estimate_prompt(session.blocks[m.start : m.stop])
+        for m in mine
+        if m.origin not in NO_PROMPT and not _is_answer(session, m.start)
+    }
+    first = min((span.start for span in prompts), default=len(session.blocks))
     context = tuple(at for m in mine if m.origin in CONTEXT and m.start < first for at in range(m.start, m.stop))
     return _Read(sums, context, prompts, tuple(p.start for p in prompts))
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from itertools import accumulate, pairwise
+from typing import Annotated, Any, NamedTuple
 
 from turnscope.envelope import recorded_compactions
-from turnscope.envelope.condensing import SummaryOptions, condense, find_boundary, find_leading_summary
-from turnscope.envelope.conversation import sum_characters
+from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary, get_summary
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.model import Edit, Span
+from turnscope.ports.gemini_cli.compression import build_content, write_json
+from turnscope.ports.qwen_code import compression as port
+from turnscope.session.index import Index, count_before
+from turnscope.session.model import Block, Edit, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +24,17 @@ class Params:
     """The settings of the original, and what was seen of it."""
 
     threshold: Annotated[float, "share of the budget that the last prompt and its answer fill when it compacts"] = 0.7
-    keep: Annotated[float, "share of the characters that stays, at most"] = 0.3
+    keep: Annotated[float, "share of the characters that stays at most where what stays begins at a prompt"] = 0.3
+    rounds: Annotated[int, "rounds of a call and its result that stay before the newest call, during a run"] = port.ROUNDS
     cap: Annotated[int, "maximum tokens of the summary"] = 4_000
+
+
+class _Read(NamedTuple):
+    """The contents of a conversation: a message each, but all results of one answer are one."""
+
+    starts: tuple[int, ...]
+    sums: tuple[int, ...]  # characters of JSON of all contents before each
+    kinds: tuple[port.Kind, ...]
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -37,11 +51,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the last response came to {used:,} tokens, the threshold is {mark:,}"
     if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
-    begin, _, fresh = find_leading_summary(envelope, ctx)
-    sums, cut = sum_characters(ctx), ctx.request.cut
-    want = bisect_left(sums, sums[cut] - params.keep * (sums[cut] - sums[begin]))
-    stop = find_boundary(envelope, ctx, want, fresh)
-    if stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
+    begin, old, fresh = find_leading_summary(envelope, ctx)
+    stop = _find_stop(ctx, old, fresh, params)
+    if stop <= fresh or ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return last
     before = envelope
@@ -50,11 +62,44 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return last if envelope is before else ctx.request.n
 
 
+def _find_stop(ctx: Ctx, old: Piece | None, fresh: int, params: Params) -> int:
+    """Return where the contents begin that stay. The newest one is no part of the history yet."""
+    read = _read_session(ctx)
+    first, newest = count_before(read.starts, fresh), count_before(read.starts, ctx.request.cut) - 1
+    sizes = [b - a for a, b in pairwise(read.sums[first : newest + 1])]
+    kinds = [*read.kinds[first:newest]]
+    if old:
+        sizes, kinds = [len(get_summary(old)), 0, *sizes], ["prompt", "answer", *kinds]
+    at = port.find_split_point(sizes, kinds, 1 - params.keep, params.rounds)
+    return read.starts[first + max(0, at - (2 if old else 0))]
+
+
+@memoize
+def _read_session(session: Session, index: Index) -> _Read:
+    starts, sizes, kinds = list[int](), list[int](), list[port.Kind]()
+    for message in (session.messages[session.blocks[at].message] for at in index.messages):
+        blocks = session.blocks[message.start : message.stop]
+        kind, size = _get_kind(message.role, blocks), len(write_json(build_content(message.role, blocks)))
+        if kinds and kind == kinds[-1] == "response":
+            sizes[-1] += size
+            continue
+        starts.append(message.start)
+        sizes.append(size)
+        kinds.append(kind)
+    return _Read(tuple(starts), tuple(accumulate(sizes, initial=0)), tuple(kinds))
+
+
+def _get_kind(role: str, blocks: Sequence[Block]) -> port.Kind:
+    if role == "assistant":
+        return "call" if any(block.kind == "tool_use" for block in blocks) else "answer"
+    return "response" if any(block.kind == "tool_result" for block in blocks) else "prompt"
+
+
 RULE = Rule(
     "compact_older_part",
     "Once the last response filled most of the budget, replace the older part of the conversation by a summary.",
     edits,
     Params,
-    source="requests that Qwen Code 0.15.10 sent to a recording server, and the transcripts that it wrote",
+    source="npm @qwen-code/qwen-code 0.15.10, packages/core/src/services/chatCompressionService.ts; requests that it sent",
     state=int,
 )

@@ -1,0 +1,1 @@
+"""Qwen Code: where its compaction cuts."""
