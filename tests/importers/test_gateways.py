@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from formats import data_of, list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives
+from formats import data_of, list_blocks, list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts, threads
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 USE = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"at": "a"}'}}
@@ -98,3 +98,31 @@ def test_a_failed_call_says_why() -> None:
 @pytest.mark.parametrize("value", [LITELLM, SPEND, HELICONE, PORTKEY], ids=["litellm", "spend", "helicone", "portkey"])
 def test_nothing_breaks(value: Any) -> None:
     assert survives(value, count=40)
+
+
+def test_calls_of_two_providers_in_one_log() -> None:
+    usage = {"input_tokens": 50, "output_tokens": 9}
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "bonjour"}], "usage": usage}
+    asked = {"model": "m-y", "max_tokens": 9, "messages": [{"role": "user", "content": "salut"}]}
+    other = {**helicone(*CALLS[0]), "provider": "ANTHROPIC", "request_body": asked, "response_body": answer}
+    for rows in ([other, helicone(*CALLS[0])], [helicone(*CALLS[0]), other]):
+        sessions = [thread.session for thread in threads(data_of(rows, lines=True), "made.jsonl")]
+        assert sum(map(prompt_tokens, sessions)) == 80
+        assert sum(map(output_tokens, sessions)) == 16
+        assert {"bonjour", "Looking."} <= {text for session in sessions for text in texts(session)}
+
+
+def test_a_stream_kept_as_text() -> None:
+    chunks = [
+        {"choices": [{"delta": {"content": "do"}}]},
+        {"choices": [{"delta": {"content": "ne"}}], "usage": {"prompt_tokens": 5}},
+    ]
+    stream = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n"
+    session = open_value(
+        [{**helicone(*CALLS[0]), "request_body": {"model": "m", "messages": ASKED[1:]}, "response_body": stream}]
+    )
+    assert (session.source, list_blocks(session)[-1], prompt_tokens(session)) == (
+        "openai-chat",
+        ("assistant", "text", "done"),
+        5,
+    )

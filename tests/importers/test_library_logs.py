@@ -191,3 +191,26 @@ def test_each_is_claimed_by_its_importer_alone_and_nothing_breaks(name: str, val
     path.write_bytes(data_of(value))
     assert list_claims(path) == [name]
     assert survives(value, count=40)
+
+
+def test_pydantic_ai_of_older_versions_names_the_cache_as_the_provider_does() -> None:
+    old = {"request_tokens": 30, "response_tokens": 7, "total_tokens": 37, "details": {"cached_tokens": 20}}
+    messages = [parts("request", part("user-prompt", content="go")), parts("response", part("text", content="done"), usage=old)]
+    usage = open_value(messages).requests[0].usage
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (30, 20, 7)
+
+
+def test_a_database_of_llm_before_its_tools(tmp_path: Path) -> None:
+    row = {
+        "id": "r",
+        "model": "m-x",
+        "prompt": "go",
+        "response": "done",
+        "conversation_id": "c",
+        "datetime_utc": "2024-01-01T00:00:00",
+    }
+    path = database(tmp_path / "logs.db", {"conversations": [{"id": "c", "name": "A chat"}], "responses": [row]})
+    assert list_claims(path) == ["llm"]
+    (session,) = turnscope.load_all(path)
+    assert (session.title, [block.text for block in session.blocks]) == ("A chat", ["go", "done"])

@@ -149,6 +149,45 @@ EXEC = [
 ]
 
 
+def protocol(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"id": "0", "msg": {"type": kind, **fields}}
+
+
+def count(total: int, read: int, cached: int, written: int) -> dict[str, Any]:
+    last = {"input_tokens": read, "cached_input_tokens": cached, "output_tokens": written}
+    return protocol("token_count", info={"total_token_usage": {"total_tokens": total}, "last_token_usage": last})
+
+
+OLDER_EXEC = [
+    {"model": "m-x", "workdir": "/w", "sandbox": "read-only"},
+    {"prompt": "go"},
+    protocol("task_started", model_context_window=272_000),
+    protocol("agent_reasoning_delta", delta="h"),
+    protocol("agent_reasoning", text="hm"),
+    protocol("exec_command_begin", call_id="c", command=["ls"], cwd="/w"),
+    count(60, 50, 40, 10),
+    protocol("exec_command_end", call_id="c", stdout="a", stderr="", exit_code=1, aggregated_output="a"),
+    count(60, 50, 40, 10),
+    protocol("mcp_tool_call_begin", call_id="d", invocation={"server": "s", "tool": "look", "arguments": {"at": "a"}}),
+    protocol("mcp_tool_call_end", call_id="d", result={"Ok": {"content": [{"type": "text", "text": "seen"}]}}),
+    count(130, 65, 60, 5),
+    protocol("agent_message", message="done"),
+    count(215, 80, 70, 5),
+    protocol("odd", a=1),
+    protocol("task_complete", last_agent_message="done"),
+]
+
+
+def test_what_codex_exec_printed_before() -> None:
+    session = open_value(OLDER_EXEC, lines=True)
+    shell = 'shell {"command":["ls"],"cwd":"/w"}'
+    assert texts(session) == ["go", "hm", shell, "a", 'look {"at":"a"}', "seen", "done"]
+    used = [request.usage and (request.usage.prompt_tokens, request.usage.output_tokens) for request in session.requests]
+    assert (used, pairs(session)) == ([(50, 10), (65, 5), (80, 5)], 2)
+    assert (session.window, session.requests[0].model, session.about["workdir"]) == (272_000, "m-x", "/w")
+    assert [note.what[:25] for note in session.notes] == ["1 record of kind 'odd' (2"]
+
+
 @pytest.mark.parametrize(("value", "lines"), [(CHAT, False), (PATCHES, True)])
 def test_a_chat_of_vs_code(value: Any, lines: bool) -> None:
     session = open_value(value, lines=lines)
@@ -176,6 +215,38 @@ def test_the_copilot_cli() -> None:
     whats = [note.what for note in session.notes]
     assert "tokens of the whole session: 100 input, 5 cache read" in whats
     assert any("'session.odd'" in what for what in whats)
+
+
+def test_compactions_and_usage_of_the_copilot_cli() -> None:
+    used = {"model": "m-z", "inputTokens": 100, "outputTokens": 9, "cacheReadTokens": 60}
+    more = [
+        event(1, "assistant.usage", **used),
+        event(2, "session.compaction_start"),
+        event(3, "session.compaction_complete", success=True, summaryContent="What was done."),
+        event(4, "user.message", content="more"),
+        event(5, "assistant.message", content="ok", toolRequests=[], apiCallId="a3"),
+        event(6, "assistant.usage", **used),
+        event(7, "assistant.usage", **used),
+    ]
+    session = open_value([*EVENTS[:7], *more], lines=True)
+    assert [(request.model, request.usage and request.usage.prompt_tokens) for request in session.requests] == [
+        ("m-x", None),
+        ("m-z", 100),
+        ("m-z", 100),
+    ]
+    assert [observed.edit.action for observed in session.observed] == ["condense"]
+    assert texts(session)[-3:] == ["What was done.", "more", "ok"]
+    assert any("assistant.usage without its answer" in note.what for note in session.notes)
+
+
+def test_items_of_codex_exec_that_have_not_ended() -> None:
+    plan = {"id": "i9", "type": "todo_list", "items": [{"text": "look", "completed": False}]}
+    run = {"id": "i8", "type": "command_execution", "command": "sleep 9", "aggregated_output": "", "status": "in_progress"}
+    begun = [{"type": "item.started", "item": run}, {"type": "item.updated", "item": plan}]
+    session = open_value([*EXEC[:5], *begun], lines=True)
+    assert [name for name in texts(session) if "sleep 9" in name or "todo_list" in name]
+    assert pairs(session) == 1
+    assert "2 items had not ended" in session.notes[-1].what
 
 
 def test_a_summarised_chat_of_vscode() -> None:
@@ -217,7 +288,7 @@ def test_what_codex_exec_prints() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("vscode-chat", CHAT), ("vscode-chat", PATCHES), ("copilot-cli", EVENTS), ("printed", EXEC)],
+    [("vscode-chat", CHAT), ("vscode-chat", PATCHES), ("copilot-cli", EVENTS), ("printed", EXEC), ("codex-events", OLDER_EXEC)],
 )
 def test_each_is_claimed_by_its_importer_alone_and_nothing_breaks(name: str, value: Any, tmp_path: Path) -> None:
     lines = isinstance(value, list)
@@ -292,3 +363,29 @@ def test_the_real_output_of_codex_exec(shared: Callable[..., Path]) -> None:
     session = turnscope.load(path)
     assert {item["text"] for item in items if "text" in item} <= set(texts(session))
     assert (pairs(session), list_claims(path)) == (1, ["printed"])
+
+
+def test_what_a_chat_of_vscode_shows_of_results() -> None:
+    served = {"input": '{"at": "a"}', "output": [{"type": "embed", "isText": True, "value": "seen"}], "isError": False}
+    terminal = {"kind": "terminal", "commandLine": {"original": "ls"}, "terminalCommandOutput": {"text": "a b"}}
+    calls = [
+        {"kind": "toolInvocationSerialized", "toolCallId": "c", "toolId": "look", "resultDetails": served},
+        {"kind": "toolInvocationSerialized", "toolCallId": "d", "toolId": "run", "toolSpecificData": terminal},
+    ]
+    turn = {"requestId": "q", "message": {"text": "go"}, "usage": {"promptTokens": 9}, "response": [*calls, {"value": "done"}]}
+    session = open_value({**CHAT, "requests": [turn]})
+    assert [text for _, _, text in list_blocks(session)][1:] == [
+        'look {"at":"a"}',
+        'run {"kind":"terminal","commandLine":{"original":"ls"}}',
+        "seen",
+        "a b",
+        "done",
+    ]
+    assert (pairs(session), [request.usage is None for request in session.requests]) == (2, [True, False])
+
+
+def test_a_patch_may_set_what_comes_after_a_list() -> None:
+    grown = [*PATCHES[:2], {"kind": 1, "k": ["requests", 2], "v": {**SHOWN, "requestId": "r3"}}]
+    session = open_value(grown, lines=True)
+    assert not any("patches" in note.what for note in session.notes)
+    assert texts(session)[-1] == "See a.py."

@@ -47,3 +47,13 @@ def test_a_line_that_cannot_be_read_is_told_of() -> None:
     first, *rest = data_of(CHATS, lines=True).splitlines(keepends=True)
     found = threads(b"".join([first, b'{"id": "c", "conv\n', *rest]), "made.jsonl")
     assert all(any("not readable as JSON" in note.what for note in thread.session.notes) for thread in found)
+
+
+def test_other_keys_of_the_same_form() -> None:
+    told = [("user", "text", "go"), ("assistant", "text", "done")]
+    plain = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
+    older = [{"from": "human", "value": "go"}, {"from": "gpt", "value": "done"}]
+    for value in ({"conversations": plain}, {"id": "a", "items": older}):
+        assert list_blocks(open_value([value])) == told
+    session = open_value([{"conversations": older, "chosen": {"from": "gpt", "value": "x"}, "rejected": None}])
+    assert "of kind 'chosen, an answer that a data set compares'" in session.notes[0].what

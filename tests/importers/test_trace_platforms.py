@@ -260,3 +260,24 @@ def test_a_wrapped_api_is_told_as_it_was_called() -> None:
     session = open_value([run(0, "llm", asked, gave)])
     assert list_blocks(session) == [TOLD[0], TOLD[1], TOLD[2], TOLD[6]]
     assert (session.requests[0].model, prompt_tokens(session)) == ("m-x", 40)
+
+
+def test_what_servers_answer_with_several() -> None:
+    for value, of in ((RUNS, {"runs": RUNS, "cursors": {}}), ([MLFLOW], {"traces": [MLFLOW], "next_page_token": "x"})):
+        assert list_blocks(open_value(of)) == list_blocks(open_value(value))
+
+
+@pytest.mark.parametrize("value", [MLFLOW, PHOENIX, RUNS], ids=["mlflow", "phoenix", "runs"])
+def test_spans_that_are_there_twice_count_once(value: Any) -> None:
+    once, twice = (
+        open_value([value] if value is not RUNS else value),
+        open_value([value, value] if value is not RUNS else [*RUNS, *RUNS]),
+    )
+    assert (list_blocks(twice), prompt_tokens(twice)) == (list_blocks(once), prompt_tokens(once))
+    assert any("are in the file once more: each counts once" in note.what for note in twice.notes)
+
+
+def test_of_a_span_that_was_sent_again_the_fuller_one_counts() -> None:
+    whole = PHOENIX["data"]
+    early = {**whole[1], "attributes": {"llm.model_name": "m-x"}, "end_time": None}
+    assert list_blocks(open_value({"data": [early, *whole]})) == list_blocks(open_value(PHOENIX))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from turnscope.importers import Importer
-from turnscope.reading.anthropic_calls import convert_call
 from turnscope.reading.conversations import read_conversations
 from turnscope.reading.dialect import score_dialect
+from turnscope.reading.openai_calls import convert_anthropic_first
 from turnscope.reading.source import Entry, Source
 from turnscope.session.thread import Thread
 
@@ -23,11 +23,11 @@ def sniff(source: Source) -> int:
 
 
 def list_entries(source: Source) -> Iterator[Entry]:
-    return read_conversations(source, convert_call).list_entries()
+    return read_conversations(source, convert_anthropic_first).list_entries()
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
+    return Thread(read_conversations(source, convert_anthropic_first).build_session(entry.id, NAME))
 
 
 IMPORTER = Importer(
@@ -37,7 +37,7 @@ IMPORTER = Importer(
     read,
     list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
-    version=3,
+    version=4,
     wants="body with `messages` for Anthropic's API, bare, with its response, or in a cassette",
     right="every recorded body renders again exactly",
 )

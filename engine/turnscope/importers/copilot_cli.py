@@ -14,8 +14,9 @@ from msgspec import structs
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_result, make_text, make_thinking
-from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread, iter_objects
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects
 from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread
@@ -29,7 +30,9 @@ REPEATS = (
     "hook.",
     "assistant.message_delta",
     "session.info",
+    "session.compaction_start",
 )
+USAGE = {"cacheReadTokens": "cache_read_tokens", "cacheWriteTokens": "cache_write_tokens"}
 ABOUT = ("sessionId", "copilotVersion", "producer", "selectedModel")
 Event = Mapping[str, Any]
 
@@ -86,6 +89,10 @@ class _Events:
                 self.builder.add_note(
                     "warning", line, f"the tool left {removed} messages out from here on; which ones is not logged"
                 )
+            case "assistant.usage":
+                self._add_usage(agent, data)
+            case "session.compaction_complete" if data.get("success") is not False and data.get("summaryContent"):
+                self._add_summary(as_text(data.get("summaryContent")), at)
             case _ if not kind.startswith(REPEATS):
                 self.passed.add(kind, event, line)
 
@@ -122,6 +129,26 @@ class _Events:
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
             self.builder.about.setdefault("outputTokens", {})[id] = count  # no usage: what was sent is unknown
         self._add(agent, NodeMessage("assistant" if blocks else "", blocks, request=request), at)
+
+    def _add_usage(self, agent: str, data: Event) -> None:
+        """What a request took, told beside its answer: of the newest one that nothing is known of."""
+        known = (
+            message.request for node in reversed(self.nodes.get(agent, [])) for message in node.messages if message.request
+        )
+        request = next(known, None)
+        if isinstance(request, dict) and "usage" not in request:
+            counted = {key: data.get(key) for key in ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")}
+            request["usage"] = convert_usage({USAGE.get(key, key): count for key, count in counted.items()})
+            request["model"] = as_text(data.get("model")) or request["model"]
+        else:
+            self.passed.add("assistant.usage without its answer", data)
+
+    def _add_summary(self, summary: str, at: float | None) -> None:
+        """A compaction: the summary stands for all that came before it."""
+        nodes = self.nodes[""]
+        id = str(len(nodes))
+        cut = Cut("compacted: what came before the summary is not sent any more", [], id)
+        nodes.append(Node(id, None, [NodeMessage("user", summary, "summary", "summary")], at, cut))
 
     def _add_result(self, agent: str, data: Event, at: float | None) -> None:
         gave = as_mapping(data.get("result"))
@@ -171,5 +198,6 @@ IMPORTER = Importer(
     finds=find_places,
     suffixes=(".jsonl",),
     wants="events with `data`, such as user.message",
-    right="calls with results; agents as subagents; what the session took as a whole",
+    right="calls with results; agents as subagents; compactions; what the session took as a whole",
+    version=2,
 )

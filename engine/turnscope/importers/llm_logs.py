@@ -31,7 +31,11 @@ Row = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     if source.kind == "sqlite":
-        return 90 if {"responses", "conversations", "_llm_migrations"} <= source.list_tables() else 0
+        columns = {str(row.get("name")) for row in source.query("pragma table_info(responses)")}
+        known = (
+            columns >= {"prompt", "response", "conversation_id", "datetime_utc"} or "_llm_migrations" in source.list_tables()
+        )
+        return 90 if known and {"responses", "conversations"} <= source.list_tables() else 0
     document = source.document if source.kind == "file" else {}
     head = as_mapping((document[:1] or [None])[0] if isinstance(document, list) else None)
     return 90 if head.keys() >= KEYS and head.keys() & {"datetime_utc", "prompt_json", "duration_ms"} else 0

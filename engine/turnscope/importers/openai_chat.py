@@ -6,16 +6,16 @@ Longer than a mapping for lists of messages without requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import Exchange, as_text, is_bare_list
-from turnscope.reading.chat_completions import convert_body, convert_content, convert_usage
-from turnscope.reading.conversations import TITLE_CHARACTERS, Call, read_conversations
+from turnscope.reading.calls import as_text, is_bare_list
+from turnscope.reading.chat_completions import convert_body
+from turnscope.reading.conversations import TITLE_CHARACTERS, read_conversations
 from turnscope.reading.dialect import score_dialect
+from turnscope.reading.openai_calls import convert_openai_first
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.streams import join_completion, parse_events
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
 from turnscope.session.model import Session
@@ -32,7 +32,7 @@ def sniff(source: Source) -> int:
 def list_entries(source: Source) -> Iterator[Entry]:
     histories = _list_histories(source)
     if not histories:
-        return read_conversations(source, convert_call).list_entries()
+        return read_conversations(source, convert_openai_first).list_entries()
     if len(histories) == 1:
         return iter([Entry(at=source.modified_at, size=source.size)])
     return (Entry(str(number), _make_title(saved["messages"])) for number, saved in enumerate(histories, 1))
@@ -44,7 +44,7 @@ def read(source: Source, entry: Entry) -> Thread:
         stem = f"{source.path.stem}~{number - 1}" if number > 1 else source.path.stem
         saved = histories[number - 1]
         return Thread(_build_history(saved["messages"], stem, as_text(saved.get("model"))))
-    return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
+    return Thread(read_conversations(source, convert_openai_first).build_session(entry.id, NAME))
 
 
 def _list_histories(source: Source) -> list[dict[str, Any]]:
@@ -107,25 +107,6 @@ def _build_history(messages: list[dict[str, Any]], stem: str, model: str) -> Ses
     return builder.build()
 
 
-def convert_call(found: Exchange) -> Call:
-    """A recorded call in Anthropic's shape."""
-    response = join_completion(parse_events(found.response)) if isinstance(found.response, str) else found.response
-    about: dict[str, Any] = {
-        "model": as_text(found.body.get("model")),
-        "sent_at": found.sent_at,
-        "answered_at": found.answered_at,
-    }
-    body = convert_body(found.body)
-    choices = response.get("choices") if isinstance(response, Mapping) else None
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
-    if not isinstance(response, Mapping) or not isinstance(choice.get("message"), Mapping):
-        return Call(body, None, about, found.error, found.line)
-    about |= {"usage": convert_usage(response.get("usage")), "id": as_text(response.get("id"))}
-    about["model"] = as_text(response.get("model")) or about["model"]
-    about["stop_reason"] = as_text(choice.get("finish_reason")) or None
-    return Call(body, {"content": convert_content(choice["message"])}, about, "", found.line)
-
-
 IMPORTER = Importer(
     NAME,
     "OpenAI chat log (JSON or JSON lines)",
@@ -134,6 +115,6 @@ IMPORTER = Importer(
     list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     wants="body with `messages` for chat completions, bare or with its response",
-    version=3,
+    version=4,
     right="recorded bodies laid along each other; calls and results paired",
 )

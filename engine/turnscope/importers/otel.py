@@ -21,8 +21,8 @@ from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.messages import build_body, convert_message, convert_system_prompt, find_answers, find_messages
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.stated_sizes import StatedPrompts
-from turnscope.reading.trace_calls import find_doubled, join_events
-from turnscope.reading.trace_spans import TraceSpan, is_run, is_span, list_columns, read_spans
+from turnscope.reading.trace_calls import drop_repeats, find_doubled, join_events
+from turnscope.reading.trace_spans import LISTS, TraceSpan, is_run, is_span, list_columns, read_spans
 from turnscope.reading.usage import convert_usage
 from turnscope.session.content import dumps
 from turnscope.session.model import BUCKETS, JSON, STATED_HIDDEN, Fork, Note, Session, Usage
@@ -73,9 +73,12 @@ def sniff(source: Source) -> int:
             *BATCHES
         }
         listed = any("traceID" in row or is_span(row) for row in as_rows(fields.get("data"))[:2])
+        answered = [row for key in LISTS[1:] for row in as_rows(fields.get(key))[:3]]
+        several = any(is_run(row) or as_rows(as_mapping(row.get("data")).get("spans")) for row in answered)
         inner = as_rows(fields.get("spans")) or as_rows(as_mapping(fields.get("data")).get("spans"))
         grouped = any(is_span(row) for row in inner[:3])
-        if traced or listed or grouped or is_span(fields) or is_run(fields) or any(is_span(row) for row in as_rows(value)[:3]):
+        nested = any(is_span(row) for row in as_rows(value)[:3])
+        if any((traced, listed, grouped, several, nested, is_span(fields), is_run(fields))):
             return 85
     return 0
 
@@ -91,6 +94,9 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
         spans: list[TraceSpan] = []
         for span in read_spans(source):
             (notes if isinstance(span, Note) else spans).append(span)  # type: ignore[arg-type]
+        held, spans = len(spans), drop_repeats(spans)
+        if repeated := held - len(spans):
+            notes.append(Note("info", 0, f"{repeated} spans are in the file once more: each counts once"))
         groups: dict[str, list[Call]] = {}
         passed = len(spans)
         ours = {as_text(span.attributes[GROUP[0]]) for span in spans if OURS in span.attributes}
@@ -459,7 +465,7 @@ IMPORTER = Importer(
     list_entries,
     find_places,
     suffixes=(".json", ".jsonl", ".db"),
-    version=8,
+    version=9,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans report is one",
 )

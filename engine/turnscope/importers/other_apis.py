@@ -1,6 +1,7 @@
-"""Logs of Google's `generateContent` and of Bedrock's Converse: request bodies, alone or with their responses.
+"""Logs of Google's `generateContent` and of Bedrock's Converse: request bodies, alone or with their responses or streams.
 
-Longer than a mapping for two APIs and for bodies without responses. From the schema; no real sample was at hand.
+Bedrock's own invocation log has them as well. Longer than a mapping for two APIs and for bodies without responses. From the
+schema; no real sample was at hand.
 """
 
 from __future__ import annotations
@@ -10,16 +11,28 @@ from itertools import islice
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import REQUEST_KEYS, RESPONSE_KEYS, TIME_KEYS, as_text, parse_if_json, parse_time
+from turnscope.reading.calls import (
+    REQUEST_KEYS,
+    RESPONSE_KEYS,
+    TIME_KEYS,
+    as_text,
+    is_cassette,
+    iter_records,
+    parse_time,
+    unwrap_body,
+    unwrap_invocation,
+)
 from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.messages import build_body, convert_message, find_answers, find_messages
 from turnscope.reading.source import Entry, Source
+from turnscope.reading.streams import join_converse, join_google, parse_events
 from turnscope.reading.usage import convert_usage
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
 
 NAME = "other-apis"
+ADDRESSES = (b":generateContent", b":streamGenerateContent", b"/converse")  # what cassettes of the two APIs name
 SNIFFED = 5  # records that are looked at
 USAGE = {
     "thoughtsTokenCount": "reasoning_tokens",
@@ -33,7 +46,7 @@ Value = Mapping[str, Any]
 def _find_body(record: Any) -> Value:
     """Find a body of either API in a record; an empty one where it holds none."""
     for held in (record, *(as_mapping(record).get(key) for key in REQUEST_KEYS)):
-        body = as_mapping(parse_if_json(held) if isinstance(held, str) else held)
+        body = as_mapping(unwrap_body(held))
         contents, messages = as_rows(body.get("contents")), as_rows(body.get("messages"))
         if contents and all(isinstance(one.get("parts"), list) for one in contents):
             return body
@@ -44,8 +57,12 @@ def _find_body(record: Any) -> Value:
 
 
 def _iter_records(source: Source, limit: int | None = None) -> Iterator[tuple[Any, int]]:
+    if is_cassette(source.head[:4096]) and any(name in source.data for name in ADDRESSES):
+        yield from iter_records(source)
+        return
     for value, line in source.iter_values(limit):
-        yield from ((one, number) for number, one in enumerate(value, 1)) if isinstance(value, list) else [(value, line)]
+        for number, one in enumerate(value, 1) if isinstance(value, list) else [(line, value)]:
+            yield unwrap_invocation(one) if isinstance(one, Mapping) else one, number
 
 
 def sniff(source: Source) -> int:
@@ -69,7 +86,7 @@ def _convert(record: Any, line: int) -> Call | Note | None:
         return Note("warning", line, "a record holds no request body and was skipped")
     held = as_mapping(record)
     response = next((held[key] for key in RESPONSE_KEYS if held.get(key) is not None), None)
-    response = as_mapping(parse_if_json(response) if isinstance(response, str) else response)
+    response = _join_response(unwrap_body(response))
     listed = as_rows(body.get("tools")) or as_rows(as_mapping(body.get("toolConfig")).get("tools"))
     tools = [inner for tool in listed for inner in as_rows(tool.get("functionDeclarations")) or [tool]]
     used = as_mapping(response.get("usageMetadata")) or as_mapping(response.get("usage"))
@@ -83,6 +100,17 @@ def _convert(record: Any, line: int) -> Call | Note | None:
     return Call(build_body(find_messages(body), tools), {"content": content} if content else None, about, "", line)
 
 
+def _join_response(response: Any) -> Value:
+    """A response of either API; of a stream what its chunks or events come to."""
+    if isinstance(response, str):
+        response = list(parse_events(response))
+    if not isinstance(response, list):
+        return as_mapping(response)
+    chunks = [dict(one) for one in as_rows(response)]
+    google = any(one.keys() & {"candidates", "usageMetadata"} for one in chunks)
+    return (join_google(chunks) if google else join_converse(chunks)) or {}
+
+
 def list_entries(source: Source) -> Iterator[Entry]:
     return _find_conversations(source).list_entries()
 
@@ -93,11 +121,13 @@ def read(source: Source, entry: Entry) -> Thread:
 
 IMPORTER = Importer(
     NAME,
-    "Google or Bedrock API log (JSON or JSON lines)",
+    "Google or Bedrock API log (JSON, JSON lines or cassette)",
     sniff,
     read,
     list_entries,
+    suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     wants="body with `contents`, nor one with `modelId` and `messages`",
     right="bodies laid along each other; calls and results paired; usage of each response",
     sample=False,
+    version=2,
 )

@@ -40,6 +40,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder, passed = Builder(source.path.stem, NAME), SkippedRecords()
     about: dict[str, Any] = {}
     before: float | None = None
+    begun: dict[str, tuple[Event, int]] = {}  # items of Codex that have not ended
     for event, line in iter_objects(source.iter_records(), builder, passed):
         kind, at = event.get("type"), parse_time(event.get("timestamp"))
         if kind == "init" or (kind == "system" and event.get("subtype") == "init"):
@@ -52,9 +53,14 @@ def read(source: Source, _entry: Entry) -> Thread:
             _add_run_usage(builder, event, line)
         elif isinstance(kind, str) and kind.startswith(("thread.", "turn.", "item.", "error")):
             _read_codex(builder, event, line, passed)
+            _track_item(event, line, begun)
         else:
             passed.add("message of a subagent" if event.get("parent_tool_use_id") else kind, event, line)
         before = at or before
+    for item, line in begun.values():
+        _add_codex_item(builder, item, line, passed, ended=False)
+    if begun:
+        builder.add_note("info", 0, f"{len(begun)} items had not ended when the print stopped: they stand at the end")
     builder.id = as_text(about.get("session_id")) or builder.id
     builder.about |= about
     builder.title = make_title(builder)
@@ -122,8 +128,18 @@ def _read_codex(builder: Builder, event: Event, line: int, passed: SkippedRecord
         passed.add(kind, event, line)
 
 
-def _add_codex_item(builder: Builder, item: Event, line: int, passed: SkippedRecords) -> None:
-    """Items until the next result are one answer."""
+def _track_item(event: Event, line: int, begun: dict[str, tuple[Event, int]]) -> None:
+    """Keep the newest state of an item until it ends."""
+    item = as_mapping(event.get("item"))
+    id = as_text(item.get("id"))
+    if event.get("type") == "item.completed":
+        begun.pop(id, None)
+    elif item and id:
+        begun[id] = item, line
+
+
+def _add_codex_item(builder: Builder, item: Event, line: int, passed: SkippedRecords, *, ended: bool = True) -> None:
+    """Items until the next result are one answer. One that has not ended has no result."""
     id = as_text(item.get("id"))
     match item.get("type"):
         case "reasoning":
@@ -148,7 +164,7 @@ def _add_codex_item(builder: Builder, item: Event, line: int, passed: SkippedRec
         last = builder.add_message("assistant", [], id=f"answer {len(builder.drafts)}")
         builder.set_request(last)
     builder.add_message("assistant", blocks, id=last.id)
-    if result is not None:
+    if result is not None and ended:
         builder.add_message("user", [result], origin="tool")
 
 

@@ -64,7 +64,8 @@ def read(source: Source, _entry: Entry) -> Thread:
 
 def _make_request(message: Value, before: float | None) -> dict[str, Any]:
     used = as_mapping(message.get("usage"))
-    usage = {OLD_USAGE.get(key, key): value for key, value in used.items() if not isinstance(value, Mapping)}
+    usage: dict[str, Any] = {OLD_USAGE.get(key, key): value for key, value in used.items() if not isinstance(value, Mapping)}
+    usage |= {"input_tokens_details": _find_cached(used)} if _find_cached(used) else {}
     details = as_mapping(message.get("provider_details") or message.get("vendor_details"))
     about = {"id": as_text(message.get("provider_response_id") or message.get("vendor_id")), "sent_at": before}
     reason = as_text(details.get("finish_reason")) or as_text(message.get("finish_reason"))
@@ -97,6 +98,17 @@ def _convert_media(one: Value) -> Iterator[JSON]:
     data = as_text(one.get("data"))
     image = make_image(as_text(one.get("url")) or f"data:{media};base64,{data}")
     yield image if kind == "image-url" or media.startswith("image/") else {"type": "document", "source": image["source"]}
+
+
+def _find_cached(used: Value) -> dict[str, Any]:
+    """What older versions hold of the cache: the provider's own names, in `details`. The prompt's number has it already."""
+    named = {
+        "cached_tokens": "cached_tokens",
+        "cache_read_input_tokens": "cached_tokens",
+        "cache_creation_input_tokens": "cache_creation",
+    }
+    held = as_mapping(used.get("details")) if not used.keys() & {"cache_read_tokens", "cache_write_tokens"} else {}
+    return {named[key]: count for key, count in held.items() if key in named and count}
 
 
 def _convert_answered(part: Value, passed: SkippedRecords) -> list[JSON]:

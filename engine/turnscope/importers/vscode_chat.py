@@ -1,7 +1,7 @@
 """VS Code's Copilot Chat: a chat's file under `chatSessions` (JSON, or a log of patches as JSON lines), and "Export Chat".
 
 A request of the file is a turn. Its `result.metadata.toolCallRounds` are the model's requests, with what the calls gave; older
-files hold texts and calls of the response as they were shown, without what came back. Longer than a mapping for the two.
+files hold texts and calls of the response as they were shown, and seldom what came back. Longer than a mapping for the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_result, make_text, make_thinking, make_usage
-from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -84,6 +84,8 @@ def _apply(state: Any, patch: Value) -> bool:
         for key in above:
             state = state[key]
         match patch.get("kind"):
+            case 1 if isinstance(state, list) and last == len(state):  # JavaScript lets a list grow so
+                state.append(patch.get("v"))
             case 1:
                 state[last] = patch.get("v")
             case 2:
@@ -181,7 +183,9 @@ def _make_answers(turn: Value, at: float | None, passed: SkippedRecords) -> Iter
             yield NodeMessage("user", results, "tool")
         if summary := as_text(each.get("summary")) or summaries.get(as_text(each.get("id")), ""):
             yield NodeMessage("user", summary, "summary", "summary")
-    if not rounds:
+    if not rounds and any(block["type"] == "tool_result" for block in shown):
+        yield from split_rounds(_join_texts(shown), request, parallel=True)
+    elif not rounds:
         yield NodeMessage("assistant" if shown else "", _join_texts(shown), request=request)
 
 
@@ -223,13 +227,28 @@ def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
         )
         return make_text(as_text(part.get("name")) or path.rpartition("/")[2])
     if kind == "toolInvocationSerialized":
-        message = part.get("pastTenseMessage") or part.get("invocationMessage")
-        shown = message if isinstance(message, str) else as_text(as_mapping(message).get("value"))
-        arguments = as_mapping(part.get("toolSpecificData")) or ({"shown": shown} if shown else {})
-        return [make_call(as_text(part.get("toolCallId")), as_text(part.get("toolId")), dict(arguments))]
+        return _convert_shown_call(part, passed)
     if kind not in SHOWN:
         passed.add(f"part {kind}", part)
     return []
+
+
+def _convert_shown_call(part: Value, passed: SkippedRecords) -> list[JSON]:
+    """A call as it was shown. What it gave is there for tools of MCP servers (`resultDetails`) and for terminals."""
+    message = part.get("pastTenseMessage") or part.get("invocationMessage")
+    shown = message if isinstance(message, str) else as_text(as_mapping(message).get("value"))
+    data, details = as_mapping(part.get("toolSpecificData")), as_mapping(part.get("resultDetails"))
+    terminal = as_mapping(data.get("terminalCommandOutput"))
+    arguments = {key: value for key, value in data.items() if key != "terminalCommandOutput"} or (
+        {"shown": shown} if shown else {}
+    )
+    id = as_text(part.get("toolCallId"))
+    call = make_call(id, as_text(part.get("toolId")), details.get("input") or arguments)
+    if part.get("resultDetails") and not details:
+        passed.add("places that a call found", part["resultDetails"])
+    texts = [as_text(one.get("value")) for one in as_rows(details.get("output"))]
+    output = "\n".join(text for text in texts if text) or as_text(terminal.get("text"))
+    return [call, make_result(id, output, details.get("isError") is True)] if output else [call]
 
 
 def _join_texts(blocks: list[JSON]) -> list[JSON]:
@@ -250,6 +269,6 @@ IMPORTER = Importer(
     read,
     finds=find_places,
     wants="`requests` of a chat with `sessionId` or `responderUsername`",
-    version=2,
+    version=3,
     right="rounds of calls as the model's requests, with what the calls gave; summaries; the log of patches",
 )

@@ -85,6 +85,7 @@ def find_exchange(record: Any, line: int) -> Exchange | None:
     """
     if not isinstance(record, Mapping):
         return None
+    record = unwrap_invocation(record)
     if is_gateway_record(record):
         return _convert_gateway_record(record, line)
     if is_body(record):
@@ -109,6 +110,24 @@ def find_exchange(record: Any, line: int) -> Exchange | None:
                 usd=_find_first(parse_usd(record.get(key)) for key in USD_KEYS),
             )
     return None
+
+
+def unwrap_invocation(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a record of Bedrock's invocation log as request and response, with its model; any other record as it is.
+
+    The log's form is that of Amazon's user guide ("Monitor model invocation using CloudWatch Logs and Amazon S3").
+
+    >>> unwrap_invocation({"schemaType": "ModelInvocationLog", "modelId": "m", "input": {"inputBodyJson": {"max_tokens": 9}}})
+    {'request': {'max_tokens': 9, 'model': 'm'}, 'response': None, 'timestamp': None}
+    """
+    if record.get("schemaType") != "ModelInvocationLog":
+        return record
+    sent, came = record.get("input"), record.get("output")
+    body = sent.get("inputBodyJson") if isinstance(sent, Mapping) else None
+    named = "model" if not isinstance(body, Mapping) or "max_tokens" in body or "anthropic_version" in body else "modelId"
+    response = came.get("outputBodyJson") if isinstance(came, Mapping) else None
+    known = {**body, named: record.get("modelId")} if isinstance(body, Mapping) else None
+    return {"request": known, "response": response, "timestamp": record.get("timestamp")}
 
 
 def is_gateway_record(record: Mapping[str, Any]) -> bool:

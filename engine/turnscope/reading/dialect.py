@@ -74,14 +74,9 @@ def _detect(source: Source) -> tuple[Dialect, bool]:
 
 def find_certain_dialect(found: Exchange) -> Dialect:
     """Find the dialect of a call by its response, or by keys that only one of the two has; "" where nothing shows it."""
-    body, response = found.body, found.response
-    if isinstance(response, Mapping):
-        if "choices" in response:
-            return "openai"
-        if response.get("type") == "message":
-            return "anthropic"
-    if isinstance(response, str) and "data:" in response:
-        return "openai" if "chat.completion.chunk" in response else "anthropic"
+    if answered := find_response_dialect(found):
+        return answered
+    body = found.body
     messages = [m for m in body["messages"] if isinstance(m, Mapping)]
     listed = body["tools"] if isinstance(body.get("tools"), list) else []
     tools = [tool for tool in listed if isinstance(tool, Mapping)]
@@ -95,6 +90,16 @@ def find_certain_dialect(found: Exchange) -> Dialect:
     if parts & OPENAI_PARTS or any("function" in tool for tool in tools) or OPENAI_KEYS & body.keys():
         return "openai"
     return "anthropic" if ANTHROPIC_KEYS & body.keys() else ""
+
+
+def find_response_dialect(found: Exchange) -> Dialect:
+    """Find the dialect of a call by its response alone; "" where it has none, or one that does not show it."""
+    response = found.response
+    if isinstance(response, Mapping):
+        return "openai" if "choices" in response else "anthropic" if response.get("type") == "message" else ""
+    if isinstance(response, str) and "data:" in response:
+        return "openai" if "chat.completion.chunk" in response or '"choices"' in response else "anthropic"
+    return ""
 
 
 def guess_dialect(found: Exchange) -> Dialect:

@@ -37,9 +37,9 @@ def join_message(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         if kind == "message_start" and isinstance(event.get("message"), dict):
             message = dict(event["message"])
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
-            blocks[event.get("index", len(blocks))] = dict(event["content_block"])
+            blocks[_find_index(event.get("index"), len(blocks))] = dict(event["content_block"])
         elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            _add(blocks.setdefault(event.get("index", 0), {}), event["delta"])
+            _add(blocks.setdefault(_find_index(event.get("index"), 0), {}), event["delta"])
         elif kind == "message_delta":
             more = {key: value for key, value in event.items() if key not in ("type", "delta", "usage")}
             used = {**(message.get("usage") or {}), **(event.get("usage") or {})}
@@ -52,6 +52,10 @@ def join_message(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         if isinstance(block.get("input"), str):
             block["input"] = parse_if_json(block["input"]) if block["input"] else {}
     return {**message, "content": [blocks[index] for index in sorted(blocks)]}
+
+
+def _find_index(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
 
 
 def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -89,3 +93,67 @@ def join_completion(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     if calls:
         message["tool_calls"] = [calls[index] for index in sorted(calls)]
     return {**whole, "choices": [{"message": message, "finish_reason": finish}]} if whole else None
+
+
+def join_google(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Join the chunks of Google's `streamGenerateContent` into one response; None where there are none."""
+    whole: dict[str, Any] = {}
+    parts: list[dict[str, Any]] = []
+    finish: Any = None
+    for chunk in stream:
+        whole |= {key: value for key, value in chunk.items() if key != "candidates" and value is not None}
+        candidates = chunk.get("candidates")
+        first = candidates[0] if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict) else {}
+        finish = first.get("finishReason") or finish
+        content = first.get("content")
+        listed = content.get("parts") if isinstance(content, dict) else None
+        for part in (one for one in listed or () if isinstance(one, dict)) if isinstance(listed, list) else ():
+            if parts and _goes_on(parts[-1], part):
+                parts[-1] = {**parts[-1], **part, "text": parts[-1]["text"] + part["text"]}
+            else:
+                parts.append(part)
+    content = {"role": "model", "parts": parts}
+    return {**whole, "candidates": [{"content": content, "finishReason": finish}]} if whole or parts else None
+
+
+def _goes_on(before: dict[str, Any], part: dict[str, Any]) -> bool:
+    """Whether a part is more of the text before it: both said, or both thought."""
+    both = isinstance(before.get("text"), str) and isinstance(part.get("text"), str)
+    return both and bool(before.get("thought")) == bool(part.get("thought"))
+
+
+def join_converse(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Join the events of Bedrock's ConverseStream into one response of Converse; None where no message was started."""
+    blocks: dict[int, dict[str, Any]] = {}
+    whole: dict[str, Any] = {}
+    for event in stream:
+        for kind, value in event.items():
+            if not isinstance(value, dict):
+                continue
+            at = _find_index(value.get("contentBlockIndex"), 0)
+            if kind == "contentBlockStart" and isinstance(value.get("start"), dict):
+                blocks[at] = {key: dict(inner) for key, inner in value["start"].items() if isinstance(inner, dict)}
+            elif kind == "contentBlockDelta" and isinstance(value.get("delta"), dict):
+                _add_converse(blocks.setdefault(at, {}), value["delta"])
+            elif kind == "messageStop":
+                whole["stopReason"] = value.get("stopReason")
+            elif kind == "metadata":
+                whole |= {key: value[key] for key in ("usage", "metrics") if key in value}
+    for block in blocks.values():
+        if isinstance(block.get("toolUse"), dict) and isinstance(block["toolUse"].get("input"), str):
+            block["toolUse"]["input"] = parse_if_json(block["toolUse"]["input"]) if block["toolUse"]["input"] else {}
+    message = {"role": "assistant", "content": [blocks[index] for index in sorted(blocks)]}
+    return {**whole, "output": {"message": message}} if blocks or whole else None
+
+
+def _add_converse(block: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add a delta to its block: texts are joined, those of calls and thoughts one level further in."""
+    for key, value in delta.items():
+        if isinstance(value, str):
+            block[key] = as_text(block.get(key)) + value
+        elif isinstance(value, dict):
+            inner = block[key] if isinstance(block.get(key), dict) else {}
+            block[key] = inner
+            if key == "reasoningContent":
+                inner = inner.setdefault("reasoningText", {})
+            _add_converse(inner, value)

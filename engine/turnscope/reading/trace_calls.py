@@ -18,6 +18,22 @@ from turnscope.session.model import JSON, Usage
 _EVENT = re.compile(r"(.+)\.(?:start|success|finish|error)(-\w+)$")
 
 
+def drop_repeats(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
+    """Drop spans that are there again, as exporters send them twice and pages of an answer overlap; the fuller one counts."""
+    found: dict[object, TraceSpan] = {}
+    for span in spans:
+        key = (span.trace, span.id) if span.id else id(span)
+        known = found.setdefault(key, span)
+        if known is not span and _measure(span) > _measure(known):
+            found[key] = span
+    return list(found.values())
+
+
+def _measure(span: TraceSpan) -> tuple[int, int, bool]:
+    """How much a span holds: one that is still open is sent again when it ends."""
+    return sum(value not in (None, "") for value in span.attributes.values()), len(span.events), span.ended is not None
+
+
 def join_events(spans: Sequence[TraceSpan], is_call: Callable[[TraceSpan], bool]) -> list[TraceSpan]:
     """Join the spans that are events of one call; other spans stay as they are.
 

@@ -32,6 +32,7 @@ MLFLOW_KEYS = {  # MLflow's attributes, which are JSON texts, by OpenInference's
 MLFLOW_UNPACKED = ("mlflow.chat.tokenUsage", "mlflow.llm.cost")  # objects
 OTLP_TIMES = {"startTimeUnixNano", "start_time_unix_nano", "start_time_ns"}
 MLFLOW_SESSION = "mlflow.trace.session"
+LISTS = ("data", "runs", "traces")  # under which servers answer: Jaeger and Phoenix, LangSmith, MLflow
 DEPTH = 60  # values that are nested deeper are taken as they are
 Value = Mapping[str, Any]
 
@@ -135,8 +136,8 @@ def find_spans(value: Any, depth: int = 4) -> Iterator[TraceSpan]:
         yield from find_spans(value.get("child_runs"), depth)
     elif "observations" in value or isinstance(as_mapping(value.get("trace")).get("observations"), list):
         yield from _convert_langfuse(value)
-    elif isinstance(value.get("data"), list) and depth:  # Jaeger, Phoenix
-        yield from find_spans(value["data"], depth - 1)
+    elif depth and (listed := next((value[key] for key in LISTS if isinstance(value.get(key), list)), None)) is not None:
+        yield from find_spans(listed, depth - 1)
     elif isinstance(as_mapping(value.get("data")).get("spans"), list):  # MLflow
         named = as_mapping(as_mapping(value.get("info")).get("trace_metadata")).get(MLFLOW_SESSION)
         yield from (_convert_span({**span, "session.id": named}) for span in as_rows(value["data"]["spans"]))
