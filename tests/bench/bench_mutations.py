@@ -195,7 +195,7 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "pi": lambda t: [t.V1, [t.HEAD, *t.link_rows(t.V1[1:])]],
     "qwen_code": lambda t: [t.COMPRESSED],
     "printed": lambda t: [t.CLAUDE, t.GEMINI],
-    "newer_logs": lambda t: [t.CHAT, t.PATCHES, t.EVENTS, t.EXEC],
+    "newer_logs": lambda t: [t.CHAT, t.PATCHES, t.EVENTS, t.EXEC, t.OLDER_EXEC],
     "newer_tools": lambda t: [t.HERMES, t.STUDIO, t.WEB, t.DROID, t.GROK],
     "sharegpt": lambda t: [t.CHATS],
     "swe_agent": lambda t: [t.run(t.NEW), t.run(t.OLD)],

@@ -95,6 +95,14 @@ def test_the_active_branch_is_the_main_path_and_a_thread_hangs_from_its_source()
     assert texts(open_value(export(*tree[:7])))[-1] == "two"
 
 
+def test_a_thread_whose_messages_name_their_parents_is_a_branch() -> None:
+    aside = [row("t1", "user", "aside", 8, parentId="m4", threadId="th"), row("t2", "assistant", "yes", 9, threadId="th")]
+    session = open_value(export(*ROWS, *aside, threads=[{"id": "th", "title": "Aside", "sourceMessageId": "m4"}]))
+    assert texts(session)[-1] == "It is 4."
+    (branch,) = session.branches
+    assert (texts(branch)[-2:], branch.title) == (["aside", "yes"], "Aside")
+
+
 @pytest.mark.parametrize(
     ("used", "tokens"),
     [

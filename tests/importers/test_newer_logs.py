@@ -281,7 +281,7 @@ def test_what_codex_exec_prints() -> None:
     assert [row[2] for row in list_blocks(session)] == ["hm", 'shell {"command":"ls"}', "a", "done"]
     assert (session.id, pairs(session), len(session.requests)) == ("t", 1, 2)
     assert session.blocks[2].raw["is_error"] is True
-    assert any("60 tokens of prompts and 9 of answers" in note.what for note in session.notes)
+    assert any("60 tokens of prompts (40 of them cached) and 9 of answers" in note.what for note in session.notes)
     one = open_value([*EXEC[:3], EXEC[-1]], lines=True)
     assert (prompt_tokens(one), output_tokens(one)) == (60, 9)
 

@@ -56,7 +56,10 @@ def test_gemini_cli_prints_texts_in_pieces() -> None:
     assert (list_blocks(session), pairs(session)) == ([("user", "text", "go"), *SEEN], 1)
     first, second = session.requests
     assert (first.model, first.sent_at, second.sent_at) == ("gemini-x", 1_767_225_601, 1_767_225_604)
-    assert (first.usage, session.notes[0].what) == (None, "the run took 50 tokens of prompts and 9 of answers")
+    assert (first.usage, session.notes[0].what) == (
+        None,
+        "the run took 50 tokens of prompts (20 of them cached) and 9 of answers",
+    )
     alone = open_value([*GEMINI[:4], GEMINI[-1]], lines=True)
     assert (prompt_tokens(alone), output_tokens(alone), alone.notes) == (50, 9, ())
 

@@ -281,3 +281,22 @@ def test_of_a_span_that_was_sent_again_the_fuller_one_counts() -> None:
     whole = PHOENIX["data"]
     early = {**whole[1], "attributes": {"llm.model_name": "m-x"}, "end_time": None}
     assert list_blocks(open_value({"data": [early, *whole]})) == list_blocks(open_value(PHOENIX))
+
+
+def test_a_list_of_observations_of_langfuse(tmp_path: Path) -> None:
+    about = {"traceId": "t", "type": "GENERATION", "level": "DEFAULT", "model": "m-x", "startTime": "2026-01-01T00:00:00Z"}
+    asked = {**about, "id": "a", "input": ASKED, "output": DONE, "usage": {"promptTokens": 30, "completionTokens": 7}}
+    blank = {**about, "id": "b", "input": None, "output": None, "usageDetails": {"input": 5, "output": 2, "total": 7}}
+    vector = {**about, "id": "c", "type": "EMBEDDING", "model": "m-y", "input": "no prompt", "usageDetails": {"input": 9}}
+    path = tmp_path / "made.json"
+    for value in ({"data": [asked, blank, vector], "meta": {"page": 1}}, [asked, blank, vector]):
+        path.write_bytes(data_of(value))
+        assert list_claims(path) == ["otel"]
+        session = turnscope.load(path)
+        assert (prompt_tokens(session), output_tokens(session)) == (35, 9)
+        assert "no prompt" not in [block.text for block in session.blocks]
+
+
+def test_what_holds_no_span_is_told() -> None:
+    session = open_value([*PHOENIX["data"], {"odd": 1}])
+    assert "1 records hold no span and were skipped" in [note.what for note in session.notes]

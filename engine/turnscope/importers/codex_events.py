@@ -76,8 +76,8 @@ class _Events:
             case "patch_apply_begin":
                 self._say([make_call(id, "apply_patch", {"changes": msg.get("changes")})])
             case "mcp_tool_call_begin":
-                asked = as_mapping(msg.get("invocation"))
-                self._say([make_call(id, as_text(asked.get("tool")), asked.get("arguments"))])
+                called = as_mapping(msg.get("invocation"))
+                self._say([make_call(id, as_text(called.get("tool")), called.get("arguments"))])
             case "web_search_end":
                 self._say([make_call(id, "web_search", {"query": msg.get("query")})])
             case "exec_command_end" | "patch_apply_end":

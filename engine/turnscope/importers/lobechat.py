@@ -114,7 +114,10 @@ def read(source: Source, entry: Entry) -> Thread:
     role = as_text(agent.get("systemRole"))
     passed.add_notes(builder)
     if linked:
-        current = _find_active(nodes, {as_text(m.get("id")): as_mapping(m.get("metadata")) for m in talk})
+        main = [
+            node for node, m in zip(nodes, talk, strict=True) if not m.get("threadId")
+        ]  # a thread hangs from what it is about
+        current = _find_active(main or nodes, {as_text(m.get("id")): as_mapping(m.get("metadata")) for m in talk})
     else:
         current = next((node.id for node, m in zip(nodes[::-1], talk[::-1], strict=True) if not m.get("threadId")), "")
     return build_thread(builder, nodes, current, [NodeMessage("system", role, "system")] if role else [])
@@ -267,5 +270,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
     right="each topic a conversation; trees where prompts name parents; failed answers",
-    version=4,
+    version=5,
 )

@@ -66,7 +66,9 @@ def _find_sides(record: Any) -> tuple[Value, Value] | None:
 
 
 def _is_body(fields: Value) -> bool:
-    return isinstance(fields.get("input"), (str, list)) and isinstance(fields.get("model"), str) and "messages" not in fields
+    """Whether a value is a body with `input`. Langfuse's observations have an input and a model, too."""
+    asked = isinstance(fields.get("input"), (str, list)) and isinstance(fields.get("model"), str)
+    return asked and not fields.keys() & {"messages", "traceId"}
 
 
 def _is_response(fields: Value) -> bool:

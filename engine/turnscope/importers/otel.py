@@ -160,9 +160,13 @@ def _read_below(source: Source, session: Session, calls: Conversations) -> Sessi
     return structs.replace(own, id=source.cache["named"][id(calls)], parent=session.id, about=about)
 
 
+def _embeds(span: TraceSpan) -> bool:
+    return "embed" in as_text(span.get_first(*MODEL)).lower() or span.attributes.get("langfuse.type") == "EMBEDDING"
+
+
 def _is_call(span: TraceSpan) -> bool:
     kind = as_text(span.attributes.get("langfuse.type")) or as_text(span.attributes.get("openinference.span.kind")).upper()
-    if "embed" in as_text(span.get_first(*MODEL)).lower():
+    if _embeds(span):
         return False
     if kind:
         return kind in ("LLM", "GENERATION")
@@ -269,7 +273,8 @@ def _continue_responses(spans: Sequence[TraceSpan], reported: dict[int, list[JSO
 
 def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], reported: Mapping[int, list[JSON]]) -> Iterator[Call]:
     """Calls of a trace that does not hold every prompt."""
-    request = next((span.get_first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None)
+    above = (span for span in trace if not _is_call(span) and not _embeds(span))
+    request = next((span.get_first("langfuse.input", "input.value") for span in above), None)
     root = as_mapping(request)
     messages: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
     prompt = root.get("prompt") or request

@@ -16,6 +16,7 @@ from turnscope.reading.content_blocks import as_mapping, make_call, make_result,
 from turnscope.reading.nodes import SkippedRecords, iter_objects, make_title
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
+from turnscope.session.model import Usage
 from turnscope.session.thread import Thread
 from turnscope.session.usage import parse_usage, parse_usd
 
@@ -119,8 +120,7 @@ def _read_codex(builder: Builder, event: Event, line: int, passed: SkippedRecord
         if last is not None and len(turn) == 1:
             builder.set_request(last, usage=took)
         elif took:
-            tokens = f"{took.prompt_tokens:,} tokens of prompts and {took.output_tokens:,} of answers"
-            builder.add_note("info", line, f"the turn took {tokens} over all of its requests")
+            builder.add_note("info", line, f"the turn took {_describe_usage(took)} over all of its requests")
     elif kind in ("turn.failed", "error"):
         what = as_text(as_mapping(event.get("error")).get("message")) or as_text(event.get("message"))
         builder.add_note("warning", line, f"the turn failed: {what}"[:300])
@@ -178,12 +178,16 @@ def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
         draft = next(draft for draft in builder.drafts if draft.request)
         builder.set_request(draft, model=requests[0].model, usage=took, sent_at=requests[0].sent_at)
     elif took:
-        tokens = f"{took.prompt_tokens:,} tokens of prompts and {took.output_tokens:,} of answers"
-        builder.add_note("info", line, f"the run took {tokens}")
+        builder.add_note("info", line, f"the run took {_describe_usage(took)}")
     if event.get("is_error") is True or event.get("status") == "error":
         builder.add_note(
             "warning", line, f"the run failed: {as_text(event.get('result')) or as_text(event.get('subtype'))}"[:300]
         )
+
+
+def _describe_usage(took: Usage) -> str:
+    cached = f" ({took.cache_read_input_tokens:,} of them cached)" if took.cache_read_input_tokens else ""
+    return f"{took.prompt_tokens:,} tokens of prompts{cached} and {took.output_tokens:,} of answers"
 
 
 IMPORTER = Importer(

@@ -86,13 +86,19 @@ def read_spans(source: Source) -> Iterator[TraceSpan | Note]:
     if source.kind == "sqlite":
         yield from map(_convert_span, _read_database(source))
         return
+    passed = 0
     for value, line in source.iter_values():
         if isinstance(value, Note):
             yield value
             continue
-        for span in find_spans(value):
-            span.line = line
-            yield span
+        for each in value if isinstance(value, list) else [value]:
+            found = list(find_spans(each))
+            passed += not found
+            for span in found:
+                span.line = line
+                yield span
+    if passed:
+        yield Note("warning", 0, f"{passed} records hold no span and were skipped")
 
 
 def list_columns(source: Source) -> set[str]:
@@ -232,7 +238,9 @@ def _unwrap_dumps(value: Any, depth: int = 12) -> Any:
 
 
 def _is_observation(value: Value) -> bool:
-    return "traceId" in value and bool(value.keys() & {"parentObservationId", "usageDetails", "modelParameters"})
+    kinds = "GENERATION SPAN EVENT TOOL AGENT CHAIN RETRIEVER EMBEDDING EVALUATOR GUARDRAIL".split()
+    marked = value.keys() & {"parentObservationId", "usageDetails", "modelParameters"} or value.get("type") in kinds
+    return "traceId" in value and bool(marked)
 
 
 def _convert_span(value: Value) -> TraceSpan:
