@@ -132,3 +132,41 @@ def test_a_cassette(tmp_path: Path) -> None:
     path.write_text("interactions:\n" + "".join(f"- {json.dumps(call)}\n" for call in calls) + "version: 1\n")
     assert list_claims(path) == ["other-apis"]
     assert list_blocks(turnscope.load(path)) == list_blocks(open_value(GOOGLE))
+
+
+def test_what_googles_sdk_dumps() -> None:
+    """Names with underscores, a text as contents, the rest of the body as `config`; data of tools keep their names."""
+    tools = [{"function_declarations": [{"name": "look", "parameters": {"type": "object", "mime_type": {}}}]}]
+    look = {"role": "model", "parts": [{"function_call": {"name": "look", "args": {"mime_type": "a"}}}]}
+    gave = {"role": "user", "parts": [{"function_response": {"name": "look", "response": {"finish_reason": "b"}}}]}
+    used = {"prompt_token_count": 30, "candidates_token_count": 4, "thoughts_token_count": 3, "total_token_count": 37}
+    response = {"candidates": [{"content": DONE, "finish_reason": "STOP"}], "usage_metadata": used, "model_version": "m-x"}
+    body = {"config": {"system_instruction": "Be brief.", "tools": tools}, "contents": [ASK, look, gave]}
+    session = open_value([{"request": body, "response": response}])
+    assert [text for _, _, text in list_blocks(session)] == [
+        '{"name":"look","input_schema":{"type":"object","mime_type":{}}}',
+        "Be brief.",
+        "go",
+        'look {"mime_type":"a"}',
+        '{"finish_reason":"b"}',
+        "done",
+    ]
+    request = session.requests[0]
+    assert (prompt_tokens(session), output_tokens(session), request.model, request.stop_reason) == (30, 7, "m-x", "STOP")
+    assert list_blocks(open_value([{"request": {"contents": "go"}, "response": response}]))[0] == ("user", "text", "go")
+
+
+def test_tokens_that_googles_tools_put_into_the_prompt() -> None:
+    value = google([ASK], DONE, 40, 3)
+    value["response"]["usageMetadata"] |= {"toolUsePromptTokenCount": 20, "totalTokenCount": 63}
+    assert prompt_tokens(open_value(value)) == 60
+
+
+def test_pictures_and_documents() -> None:
+    source = {"source": {"bytes": "aGk="}}
+    parts = [{"image": {"format": "png", **source}}, {"document": {"format": "pdf", "name": "a", **source}}, {"text": "go"}]
+    inline = [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}, {"text": "go"}]
+    session = open_value(bedrock([{"role": "user", "content": parts}], B_DONE, 30, 7))
+    assert [block.kind for block in session.blocks][2:5] == ["image", "document", "text"]
+    session = open_value(google([{"role": "user", "parts": inline}], DONE, 30, 7))
+    assert [block.kind for block in session.blocks][2:4] == ["image", "text"]

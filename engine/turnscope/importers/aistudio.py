@@ -75,8 +75,10 @@ def _convert(chunk: Chunk, passed: SkippedRecords) -> list[JSON]:
         ]
     text = as_text(chunk.get("text"))
     blocks = make_thinking(text) if chunk.get("isThought") is True else make_text(text)
-    for key in chunk.keys() - set(KNOWN_KEYS):
-        if key in REFERENCES or key in ("inlineFile", "inlineData", "inlineImage", "executableCode", "codeExecutionResult"):
+    for key in (key for key in chunk if key not in KNOWN_KEYS):
+        if key in ("inlineFile", "inlineData", "inlineImage") and isinstance(chunk[key], Mapping):
+            blocks += convert_google_part({"inlineData": chunk[key]})
+        elif key in REFERENCES or key in ("inlineFile", "inlineData", "inlineImage", "executableCode", "codeExecutionResult"):
             blocks.append({"type": "unknown", key: chunk[key]})
         else:
             passed.add(key, chunk[key])

@@ -67,8 +67,8 @@ def _find_sides(record: Any) -> tuple[Value, Value] | None:
 
 def _is_body(fields: Value) -> bool:
     """Whether a value is a body with `input`. Langfuse's observations have an input and a model, too."""
-    asked = isinstance(fields.get("input"), (str, list)) and isinstance(fields.get("model"), str)
-    return asked and not fields.keys() & {"messages", "traceId"}
+    called = isinstance(fields.get("input"), (str, list)) and isinstance(fields.get("model"), str)
+    return called and not fields.keys() & {"messages", "traceId"}
 
 
 def _is_response(fields: Value) -> bool:

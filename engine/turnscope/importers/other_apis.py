@@ -22,7 +22,7 @@ from turnscope.reading.calls import (
     unwrap_body,
     unwrap_invocation,
 )
-from turnscope.reading.content_blocks import as_mapping, as_rows
+from turnscope.reading.content_blocks import as_mapping, as_rows, rename_google_keys
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.messages import build_body, convert_message, find_answers, find_messages
 from turnscope.reading.source import Entry, Source
@@ -45,8 +45,8 @@ Value = Mapping[str, Any]
 
 def _find_body(record: Any) -> Value:
     """Find a body of either API in a record; an empty one where it holds none."""
-    for held in (record, *(as_mapping(record).get(key) for key in REQUEST_KEYS)):
-        body = as_mapping(unwrap_body(held))
+    for number, held in enumerate((record, *(as_mapping(record).get(key) for key in REQUEST_KEYS))):
+        body = _spell_google(as_mapping(unwrap_body(held)), nested=number > 0)
         contents, messages = as_rows(body.get("contents")), as_rows(body.get("messages"))
         if contents and all(isinstance(one.get("parts"), list) for one in contents):
             return body
@@ -54,6 +54,18 @@ def _find_body(record: Any) -> Value:
         if "modelId" in body and parts and not any("type" in part for part in parts):
             return body
     return {}
+
+
+def _spell_google(body: Value, *, nested: bool) -> Value:
+    """A body of Google's API as it is sent: SDKs take a text for contents, other names, and the rest as `config`."""
+    contents = body.get("contents")
+    if contents is None:
+        return body
+    config = as_mapping(rename_google_keys(body.get("config")))
+    if nested and isinstance(contents, str) and contents:
+        contents = [{"role": "user", "parts": [{"text": contents}]}]
+    known = {key: config[key] for key in ("systemInstruction", "tools") if config.get(key)}
+    return {**known, **as_mapping(rename_google_keys({**body, "contents": contents}))}
 
 
 def _iter_records(source: Source, limit: int | None = None) -> Iterator[tuple[Any, int]]:
@@ -86,7 +98,7 @@ def _convert(record: Any, line: int) -> Call | Note | None:
         return Note("warning", line, "a record holds no request body and was skipped")
     held = as_mapping(record)
     response = next((held[key] for key in RESPONSE_KEYS if held.get(key) is not None), None)
-    response = _join_response(unwrap_body(response))
+    response = as_mapping(rename_google_keys(_join_response(unwrap_body(response))))
     listed = as_rows(body.get("tools")) or as_rows(as_mapping(body.get("toolConfig")).get("tools"))
     tools = [inner for tool in listed for inner in as_rows(tool.get("functionDeclarations")) or [tool]]
     used = as_mapping(response.get("usageMetadata")) or as_mapping(response.get("usage"))
@@ -94,10 +106,18 @@ def _convert(record: Any, line: int) -> Call | Note | None:
     reason = as_text(first.get("finishReason")) or as_text(response.get("stopReason"))
     model = as_text(response.get("modelVersion")) or as_text(body.get("modelId")) or as_text(body.get("model"))
     about: dict[str, Any] = {"model": model or as_text(held.get("model")), "stop_reason": reason or None}
-    about["usage"] = convert_usage({USAGE.get(key, key): count for key, count in used.items()})
+    about["usage"] = convert_usage({USAGE.get(key, key): count for key, count in _add_tool_tokens(used).items()})
     about["sent_at"] = next((at for key in TIME_KEYS if (at := parse_time(held.get(key))) is not None), None)
     content = [block for message in find_answers(response) for block in convert_message(message)[1]]
     return Call(build_body(find_messages(body), tools), {"content": content} if content else None, about, "", line)
+
+
+def _add_tool_tokens(used: Value) -> Value:
+    """Google counts what its own tools put into the prompt apart from the prompt; the total has both."""
+    prompt, more = used.get("promptTokenCount"), used.get("toolUsePromptTokenCount")
+    if isinstance(prompt, int) and isinstance(more, int):
+        return {**used, "promptTokenCount": prompt + more}
+    return used
 
 
 def _join_response(response: Any) -> Value:
@@ -107,6 +127,7 @@ def _join_response(response: Any) -> Value:
     if not isinstance(response, list):
         return as_mapping(response)
     chunks = [dict(one) for one in as_rows(response)]
+    chunks = [dict(as_mapping(rename_google_keys(one))) for one in chunks]
     google = any(one.keys() & {"candidates", "usageMetadata"} for one in chunks)
     return (join_google(chunks) if google else join_converse(chunks)) or {}
 

@@ -17,6 +17,14 @@ from turnscope.session.usage import drop_empty, measured, parse_count
 
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
+GOOGLE_KEYS = frozenset(  # as the Python SDK spells them
+    "system_instruction function_declarations function_call function_response inline_data file_data file_uri mime_type "
+    "thought_signature "
+    "executable_code code_execution_result usage_metadata prompt_token_count candidates_token_count thoughts_token_count "
+    "cached_content_token_count tool_use_prompt_token_count total_token_count finish_reason model_version".split()
+)
+GOOGLE_DATA = frozenset({"args", "response", "parameters"})  # a tool's own
+
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
     """Give an object; an empty one for anything else."""
@@ -143,6 +151,27 @@ def convert_content(parts: Any) -> list[JSON]:
         else:
             blocks.append({"type": "unknown", **fields})
     return blocks
+
+
+def rename_google_keys(value: Any, depth: int = 12) -> Any:
+    """Give Google's own names to the fields of a body or response that its Python SDK dumped, but not to a tool's data.
+
+    >>> rename_google_keys({"usage_metadata": {"prompt_token_count": 9}, "args": {"mime_type": "x"}})
+    {'usageMetadata': {'promptTokenCount': 9}, 'args': {'mime_type': 'x'}}
+    """
+    if isinstance(value, list) and depth:
+        return [rename_google_keys(one, depth - 1) for one in value]
+    if not isinstance(value, Mapping) or not depth:
+        return value
+    return {
+        (_camelize(key) if key in GOOGLE_KEYS else key): one if key in GOOGLE_DATA else rename_google_keys(one, depth - 1)
+        for key, one in value.items()
+    }
+
+
+def _camelize(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def convert_google_part(row: Any) -> list[JSON]:

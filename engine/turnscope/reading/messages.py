@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from turnscope.reading.calls import as_text, parse_if_json, parse_time
-from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_image, make_result, make_text, make_thinking
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    convert_google_part,
+    make_call,
+    make_image,
+    make_result,
+    make_text,
+    make_thinking,
+)
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords
 from turnscope.reading.python_reprs import parse_message
 from turnscope.session.content import dumps
@@ -29,6 +38,7 @@ NET_KINDS = {  # contents of Microsoft.Extensions.AI, by class or by their name 
     **dict.fromkeys(("FunctionResultContent", "functionResult", "function_result"), "tool_result"),
     **dict.fromkeys(("DataContent", "UriContent", "data"), "uri"),
 }
+MEDIA = {"image": "image", "document": "application"}  # what stands before a format in a media type
 THOUGHTS = ("reasoning", "thinking", "think", "text", "content")  # keys of the words of a thought
 Value = Mapping[str, Any]
 
@@ -164,7 +174,18 @@ def _convert_untyped(part: Value, reported: str) -> list[JSON]:
         return [make_result(as_text(back.get("id")) or as_text(back.get("name")), back.get("response"))]
     if reported:
         return make_thinking(reported) if part.get("thought") is True else make_text(reported)
-    return [{"type": "unknown", "value": dict(part)}] if part else []
+    return _convert_media(part) or ([{"type": "unknown", "value": dict(part)}] if part else [])
+
+
+def _convert_media(part: Value) -> list[JSON]:
+    """Convert an image or a document of Google's API or Bedrock's; none where it is of another kind."""
+    for kind in ("image", "document"):
+        held = as_mapping(part.get(kind))
+        data = as_mapping(held.get("source")).get("bytes")
+        if isinstance(data, str) and held.get("format"):
+            source = {"type": "base64", "media_type": f"{MEDIA[kind]}/{held['format']}", "data": data}
+            return [{"type": kind, "source": source}]
+    return convert_google_part(part) if as_mapping(part.get("inlineData")) else []
 
 
 def convert_tool(tool: Any) -> JSON:
