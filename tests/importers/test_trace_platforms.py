@@ -300,3 +300,14 @@ def test_a_list_of_observations_of_langfuse(tmp_path: Path) -> None:
 def test_what_holds_no_span_is_told() -> None:
     session = open_value([*PHOENIX["data"], {"odd": 1}])
     assert "1 records hold no span and were skipped" in [note.what for note in session.notes]
+
+
+def test_a_model_that_only_the_response_names() -> None:
+    spans = [json.loads(json.dumps(span)) for span in MLFLOW_SPANS]
+    for span in spans:
+        held = span["attributes"]
+        if "mlflow.llm.model" in held:
+            del held["mlflow.llm.model"]
+            held["mlflow.spanOutputs"] = json.dumps({**json.loads(held["mlflow.spanOutputs"]), "model": "m-y"})
+    session = open_value({**MLFLOW, "data": {"spans": spans}})
+    assert {request.model for request in session.requests} == {"m-y"}

@@ -331,10 +331,18 @@ def _find_output(tool: TraceSpan) -> Any:
     return as_mapping(output).get("content", output)
 
 
+def _find_model(span: TraceSpan) -> str:
+    """The model that a response names, or the body; older traces have it nowhere else."""
+    sides = (
+        as_mapping(_get_value(span, *keys)) for keys in (("langfuse.output", "output.value"), ("langfuse.input", "input.value"))
+    )
+    return next((name for side in sides if (name := as_text(side.get("model")))), "")
+
+
 def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
     """A call with the prompt that it was sent with."""
     about: dict[str, Any] = {
-        "model": as_text(span.get_first(*MODEL)),
+        "model": as_text(span.get_first(*MODEL)) or _find_model(span),
         "sent_at": None if UNTIMED in span.attributes else span.started,
         "answered_at": None if UNTIMED in span.attributes else span.ended,
         "id": _get_id(span),

@@ -156,6 +156,10 @@ def convert_content(parts: Any) -> list[JSON]:
 def rename_google_keys(value: Any, depth: int = 12) -> Any:
     """Give Google's own names to the fields of a body or response that its Python SDK dumped, but not to a tool's data.
 
+    Args:
+        value: The body, the response, or a part of it.
+        depth: How many layers to rename.
+
     >>> rename_google_keys({"usage_metadata": {"prompt_token_count": 9}, "args": {"mime_type": "x"}})
     {'usageMetadata': {'promptTokenCount': 9}, 'args': {'mime_type': 'x'}}
     """
