@@ -29,6 +29,7 @@ COMMANDS = {
     "open": "Open the app on a session or a folder; the default command.",
     "demo": "Walk through a sample session in seven stops.",
     "usage": "Add up what all sessions of this machine were billed.",
+    "cache": "Say why prompt caches were cold, and what that cost.",
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",
     "calculate": "Calculate what policies do to a planned conversation.",

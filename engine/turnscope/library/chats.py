@@ -7,6 +7,7 @@ or session that it continues was spent there, so it is not counted again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -102,9 +103,8 @@ def _build_entries(threads: Threads, look: ThreadSummary, source: str) -> Iterat
     size = sum(len(block.text) for block in session.blocks)
     # ratings are counted where they are stored
     line = structs.replace(found.row, name="", project="live chat", size=size, good=0, rated=0)
-    yield IndexedSession(
-        structs.replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts
-    )
+    line = structs.replace(line, title=look.title or line.title, ended=look.updated)
+    yield replace(found, row=line, costs=tuple(spent))
 
 
 def _build_stamp(look: ThreadSummary) -> str:

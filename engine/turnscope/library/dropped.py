@@ -5,6 +5,7 @@ The store keeps them. In the index such a session is known under a name that no 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -63,4 +64,4 @@ def _read_session(store: Store, row: CatalogueRow, source: str) -> tuple[list[In
         return [], Problem(source, error.what, error.hint)
     ended = made.row.ended if made.row.started else row.opened
     line = structs.replace(made.row, name=row.name, size=row.size, ended=ended)
-    return [IndexedSession(line, made.costs, made.cuts, made.texts)], None
+    return [replace(made, row=line)], None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,11 +39,12 @@ from turnscope.storage.library_index import (
     CURVE_POINTS,
     BilledRequest,
     BlockText,
+    IndexedMiss,
     IndexedSession,
     IndexRow,
     Problem,
 )
-from turnscope.views.cache_breaks import find_breaks
+from turnscope.views.cache_breaks import CacheBreak, find_breaks, find_cold_time
 from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
 from turnscope.views.total_cost import charge_off_path
@@ -184,16 +185,22 @@ def build_entry(session: Session, source: Source, where: str, entry: str, title:
     """
     trace = replay(session, ledger=count_session(session))
     view = build_overview(trace)
-    line = _build_line(trace, view, source=source, where=where, entry=entry, tool=title.partition(" (")[0])
+    missed = find_breaks(trace)
+    line = _build_line(trace, view, missed, source=source, where=where, entry=entry, tool=title.partition(" (")[0])
     return IndexedSession(
-        line, tuple(_list_billed(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
+        line,
+        tuple(_list_billed(trace, view, first)),
+        tuple(_count_cuts_by_day(view, first)),
+        tuple(_iter_texts(session)),
+        tuple(_build_miss(view, miss) for miss in missed if miss.request >= first),
     )
 
 
-def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> IndexRow:
+def _build_line(
+    trace: Trace, view: Overview, missed: Sequence[CacheBreak], source: Source, where: str, entry: str, tool: str
+) -> IndexRow:
     session, fill = trace.session, view.fill[~np.isnan(view.fill)]
     times = [float(at) for at in view.sent_at if not np.isnan(at)]
-    missed = find_breaks(trace)
     priced = [miss.usd for miss in missed if miss.usd is not None]
     named = next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
     return IndexRow(
@@ -221,6 +228,16 @@ def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry:
         misses=len(missed),
         missed=_to_pico(sum(priced, Decimal())) if priced else None,
         curve=_draw_curve(view),
+        warm_until=find_cold_time(trace),
+        sent=int(view.prompts[-1]) if len(view) else 0,
+    )
+
+
+def _build_miss(view: Overview, miss: CacheBreak) -> IndexedMiss:
+    at = float(view.sent_at[miss.request])
+    pico = _to_pico(miss.usd)
+    return IndexedMiss(
+        miss.request, None if np.isnan(at) else at, miss.cause, miss.rebilled_tokens, pico, miss.idle, miss.evidence
     )
 
 

@@ -35,10 +35,11 @@ from turnscope.errors import QueryError
 from turnscope.storage.database import WAIT_SECONDS, StorageError, measure_files, stat_files
 from turnscope.storage.folder_digest import digest_folders
 from turnscope.storage.values import make_sqlite_text
+from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 6  # count up when a table changes, or when rows are computed differently
+FORMAT = 7  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
@@ -56,7 +57,10 @@ create table sessions (id integer primary key, path text not null, entry text no
     messages integer not null, peak integer not null, "window" integer not null, filled integer not null,
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
     size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
-    curve text not null, unique (path, entry));
+    curve text not null, warm_until real, sent integer not null, unique (path, entry));
+create table misses (session integer not null, request integer not null, at real, cause text not null, tokens integer not null,
+    pico integer, idle real, evidence text not null);
+create index misses_of on misses (session);
 create table spending (id integer primary key, session integer not null, quarter integer, model text not null,
     requests integer not null, pico integer, uncached integer, written integer, written_1h integer, read integer,
     output integer);
@@ -90,7 +94,8 @@ class IndexRow(Struct, frozen=True, gc=False):
     `filled` requests have a known window. They filled `fill` of it on average, `band` of them 40 to 70 %. `messages`: messages
     sent by all requests together. `cuts`: compactions and cuts. `good` of `rated` summaries were rated good. `misses`: cache
     misses, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the requests, at most
-    `CURVE_POINTS` numbers with commas between them; "" where no window is known.
+    `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the provider holds
+    the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt.
     """
 
     path: str
@@ -117,11 +122,25 @@ class IndexRow(Struct, frozen=True, gc=False):
     misses: int = 0
     missed: int | None = None
     curve: str = ""
+    warm_until: float | None = None
+    sent: int = 0
 
     @property
     def usd(self) -> float | None:
         """Cost in USD, with branches and subagents."""
         return None if self.pico is None else self.pico / PICO_PER_USD
+
+
+class IndexedMiss(NamedTuple):
+    """A cache miss of a session; see `views.cache_misses.MissRow`."""
+
+    request: int
+    at: float | None
+    cause: str
+    tokens: int
+    pico: int | None
+    idle: float | None
+    evidence: str
 
 
 class BlockText(Struct, frozen=True, array_like=True, gc=False):
@@ -159,6 +178,7 @@ class IndexedSession:
     costs: tuple[BilledRequest, ...]
     cuts: tuple[tuple[str, int], ...]
     texts: tuple[BlockText, ...]
+    misses: tuple[IndexedMiss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +376,34 @@ def list_usage(path: Path, sources: Iterable[str]) -> tuple[UsageRow, ...]:
         return tuple(UsageRow(*row) for row in db.execute(sql))
 
 
+def list_misses(path: Path, sources: Iterable[str]) -> tuple[MissRow, ...]:
+    """List every cache miss, the oldest first; those without a time before them.
+
+    Args:
+        path: The index.
+        sources: Paths of the sources whose sessions count.
+    """
+    sql = """select s.path, s.entry, s.title, s.project, s.tool, m.request, m.at, m.cause, m.tokens, m.pico, m.idle, m.evidence
+             from misses m join sessions s on s.id = m.session order by m.at, s.path, m.request"""
+    wanted = frozenset(sources)
+    with _connect(path) as db:
+        return tuple(MissRow(*row) for row in db.execute(sql) if row[0] in wanted)
+
+
+def list_warm(path: Path, sources: Iterable[str], now: float) -> tuple[WarmRow, ...]:
+    """List the sessions whose cache is still held, the one that goes cold first before the others.
+
+    Args:
+        path: The index.
+        sources: Paths of the sources whose sessions count.
+        now: The present time in seconds since the Unix epoch.
+    """
+    sql = "select path, title, project, tool, sent, warm_until from sessions where warm_until > ? order by warm_until"
+    wanted = frozenset(sources)
+    with _connect(path) as db:
+        return tuple(WarmRow(*row) for row in db.execute(sql, [now]) if row[0] in wanted)
+
+
 def count_cuts(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tuple[tuple[str, int], ...]:
     """Count how often something was removed from a window, by day.
 
@@ -526,6 +574,8 @@ def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
     db.execute(f"update requests set counts = 0 where spending in ({_OF_SESSION}) and uid != 0 and {again}", [session])  # noqa: S608 - ours
     _sum_spending(db, session)
     db.executemany("insert into cuts values (?, ?, ?)", ((session, *row) for row in each.cuts))
+    misses = ((session, *row[:-1], make_sqlite_text(row.evidence)) for row in each.misses)
+    db.executemany("insert into misses values (?, ?, ?, ?, ?, ?, ?, ?)", misses)
     first = db.execute("select coalesce(max(stop), 1) from (select stop from texts order by first desc limit 1)").fetchone()[0]
     texts = [structs.replace(text, text=make_sqlite_text(text.text)) for text in each.texts]
     _index_words(db, first, [text.text for text in texts])
@@ -623,7 +673,7 @@ def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
             of = f"requests where spending in ({_OF_SESSION})"
             counted = db.execute(f"select uid from {of} and counts and uid != 0", [session]).fetchall()  # noqa: S608 - ours
             db.execute(f"delete from {of}", [session])  # noqa: S608 - ours
-            for table in ("texts", "spending", "cuts"):
+            for table in ("texts", "spending", "cuts", "misses"):
                 db.execute(f"delete from {table} where session = ?", [session])  # noqa: S608 - names are ours
             _hand_on(db, counted)
             db.execute("delete from sessions where id = ?", [session])

@@ -103,6 +103,24 @@ def find_breaks(trace: Trace) -> tuple[CacheBreak, ...]:
     return tuple(found)
 
 
+def find_cold_time(trace: Trace) -> float | None:
+    """When the provider may drop the last prompt from its cache, in seconds since the Unix epoch.
+
+    Five minutes after its last use, or an hour where the tokens that were written last were written for that long. None where
+    the log has no time, where nothing was cached, or where the lifetime of the provider's cache is not known.
+    """
+    requests = trace.session.requests
+    last = requests[-1] if requests else None
+    if last is None or last.usage is None:
+        return None
+    used, lives = last.answered_at or last.sent_at, TTL_BY_PROVIDER.get(trace.prices.find_facts(last.model).provider)
+    if used is None or lives is None or not (last.usage.cache_read_input_tokens or last.usage.cache_creation_input_tokens):
+        return None
+    writes = (each.usage for each in reversed(requests) if each.usage and each.usage.cache_creation_input_tokens)
+    written = next(writes, None)
+    return used + (LONG_TTL if written and written.cache_creation_1h_input_tokens else lives)
+
+
 def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
     """Yield each request with usage, and the one before it in the same conversation."""
     plans, prices = trace.plans, trace.prices
