@@ -75,7 +75,12 @@ def find_index() -> Path:
 
 
 def note_unread(index: Path, sources: frozenset[str]) -> int:
-    """Say how many of the sources could not be read, and return their number."""
+    """Say how many sources could not be read, and return their number.
+
+    Args:
+        index: The index.
+        sources: The sources.
+    """
     unread = sum(problem.path in sources for problem in library_index.list_problems(index))
     if unread:
         note(f"{unread:,} of {len(sources):,} files could not be read; the page Library of the app says why.")
