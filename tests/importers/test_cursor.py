@@ -62,6 +62,17 @@ def write_database(path: Path) -> Path:
     return database(path, {"cursorDiskKV": rows, "ItemTable": items})
 
 
+def test_a_value_that_is_no_json_is_told(tmp_path: Path) -> None:
+    rows = [
+        {"key": "composerData:k", "value": json.dumps(OLD["allComposers"][0])},
+        {"key": "composerData:x", "value": '{"a": '},
+    ]
+    (session,) = turnscope.load_all(database(tmp_path / "state.vscdb", {"cursorDiskKV": rows}))
+    assert "the value of composerData:x is no JSON (6 characters): what it holds is not shown" in [
+        n.what for n in session.notes
+    ]
+
+
 def test_each_place_is_read(tmp_path: Path) -> None:
     path = write_database(tmp_path / "state.vscdb")
     assert list_claims(path) == [IMPORTER.name]

@@ -190,6 +190,18 @@ def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
     assert [session.id for session in turnscope.load_all(tmp_path)] == ["x/one.1", "x/two.1"], "in a folder as well"
 
 
+def test_samples_are_read_where_what_lies_beside_them_is_damaged(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.eval", json.dumps(sample()).encode())
+    with zipfile.ZipFile(path) as whole:
+        at = whole.getinfo("summaries.json").header_offset + 30 + len("summaries.json")
+    data = bytearray(path.read_bytes())
+    data[at : at + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+    session = turnscope.load(path)
+    assert list_blocks(session) == SEEN
+    assert "summaries.json cannot be read" in session.notes[-1].what
+
+
 def test_nothing_breaks(tmp_path: Path) -> None:
     assert survives(log(sample(), sample()))
     for data in iter_broken(sample(), 30):

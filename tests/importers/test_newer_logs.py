@@ -186,6 +186,12 @@ def test_what_codex_exec_printed_before() -> None:
     assert (used, pairs(session)) == ([(50, 10), (65, 5), (80, 5)], 2)
     assert (session.window, session.requests[0].model, session.about["workdir"]) == (272_000, "m-x", "/w")
     assert [note.what[:25] for note in session.notes] == ["1 record of kind 'odd' (2"]
+    broken = [{**row, "msg": {**row["msg"], "info": {}}} if row.get("msg", {}).get("info") else row for row in OLDER_EXEC]
+    assert prompt_tokens(open_value(broken, lines=True)) == 0
+    huge = open_value([*OLDER_EXEC[:6], count(10**30, 50, 40, 10), *OLDER_EXEC[7:]], lines=True)
+    assert prompt_tokens(huge) == 50 + 65 + 80
+    early = open_value([*OLDER_EXEC[:3], count(9, 5, 0, 4), *OLDER_EXEC[3:]], lines=True)
+    assert any("token_count without its answer" in note.what for note in early.notes)
 
 
 @pytest.mark.parametrize(("value", "lines"), [(CHAT, False), (PATCHES, True)])

@@ -429,6 +429,19 @@ def test_a_database_whose_index_calls_a_function_is_read_and_its_views_call_none
         list(open_source(path).query("select text from v"))
 
 
+def test_a_text_that_is_no_utf8_hides_no_other_row(tmp_path: Path) -> None:
+    path = tmp_path / "state.vscdb"
+    with sqlite3.connect(path) as db:
+        db.execute("create table cursorDiskKV (key text, value blob)")
+        for id, title in (("a", b"Fine"), ("b", b"Br\xffken"), ("c", b"Fine")):
+            chat = b'{"name": "%b", "conversation": [{"type": 1, "text": "go"}, {"type": 2, "text": "done"}]}' % title
+            db.execute("insert into cursorDiskKV values (?, cast(? as text))", (f"composerData:{id}", chat))
+    db.close()
+    sessions = turnscope.load_all(path)
+    assert sorted(session.title for session in sessions) == ["Br\ufffdken", "Fine", "Fine"]
+    assert all("texts that are no UTF-8" in session.notes[-1].what for session in sessions)
+
+
 def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     with sqlite3.connect(path) as writer:

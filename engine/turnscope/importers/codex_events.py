@@ -37,7 +37,7 @@ class _Events:
         self.builder, self.passed = builder, SkippedRecords()
         self.model = ""
         self.answer: Draft | None = None
-        self.total = 0
+        self.total: JSON = None
 
     def add_event(self, event: Event, line: int) -> None:
         msg = as_mapping(event.get("msg"))
@@ -49,7 +49,7 @@ class _Events:
             self.model = as_text(event.get("model")) or self.model
             self.builder.about |= {key: event[key] for key in event if isinstance(event[key], str) and event[key]}
         elif kind == "token_count":
-            self._add_usage(as_mapping(msg.get("info")))
+            self._add_usage(msg, line)
         elif kind == "session_configured":
             self.model = as_text(msg.get("model")) or self.model
             self.builder.id = as_text(msg.get("session_id")) or self.builder.id
@@ -105,14 +105,18 @@ class _Events:
         self.builder.add_message("user", [result], origin="tool")
         self.answer = None
 
-    def _add_usage(self, info: Event) -> None:
-        """Usage of the newest answer. A count without a higher total is the one before, printed again."""
+    def _add_usage(self, msg: Event, line: int) -> None:
+        """Usage of the newest answer. The total that was there before is the count before, printed again."""
+        info = as_mapping(msg.get("info"))
         total = as_mapping(info.get("total_token_usage")).get("total_tokens")
         last = next((draft for draft in reversed(self.builder.drafts) if draft.request), None)
-        grown = isinstance(total, int) and total > self.total
-        if grown and last is not None and last.request is not None and last.request.usage is None:
+        if total is not None and total == self.total:
+            return
+        self.total = total
+        if info and last is not None and last.request is not None and last.request.usage is None:
             self.builder.set_request(last, model=self.model, usage=_convert_usage(as_mapping(info.get("last_token_usage"))))
-        self.total = total if grown and isinstance(total, int) else self.total
+        elif info:
+            self.passed.add("token_count without its answer", msg, line)
 
 
 def _convert_usage(used: Event) -> Usage | None:

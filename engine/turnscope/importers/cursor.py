@@ -15,7 +15,7 @@ from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, mak
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.model import JSON
+from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
@@ -47,15 +47,20 @@ def find_places(machine: Machine) -> Iterator[Place]:
     yield Place(user / "workspaceStorage", "*/state.vscdb")
 
 
-def _parse(value: Any) -> Value:
+def _parse(source: Source, key: str, value: Any) -> Value:
+    """A value as JSON; what is none is told."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else as_text(value)
-    return as_mapping(parse_if_json(text))
+    found = parse_if_json(text)
+    if text and isinstance(found, str):
+        what = f"the value of {key} is no JSON ({len(text):,} characters): what it holds is not shown"
+        source.unread[0, what] = Note("warning", 0, what)
+    return as_mapping(found)
 
 
 def _get_item(source: Source, table: str, key: str) -> Value:
     if table not in source.list_tables():
         return {}
-    return _parse(next((row.get("value") for row in source.query(VALUES[table], (key,))), None))
+    return _parse(source, key, next((row.get("value") for row in source.query(VALUES[table], (key,))), None))
 
 
 def _list_chats(source: Source) -> dict[str, Value]:
@@ -64,7 +69,8 @@ def _list_chats(source: Source) -> dict[str, Value]:
         found: dict[str, Value] = {}
         if "cursorDiskKV" in source.list_tables():
             for row in source.query("select key, value from cursorDiskKV where key like 'composerData:%'"):
-                found[str(row.get("key")).partition(":")[2]] = _parse(row.get("value"))
+                key = str(row.get("key"))
+                found[key.partition(":")[2]] = _parse(source, key, row.get("value"))
         for composer in as_rows(_get_item(source, "ItemTable", COMPOSERS).get("allComposers")):
             found.setdefault(as_text(composer.get("composerId")), composer)
         for tab in as_rows(_get_item(source, "ItemTable", CHATS).get("tabs")):

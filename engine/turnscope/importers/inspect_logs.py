@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
+from turnscope.errors import UnreadableFile
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows
@@ -37,8 +38,8 @@ def sniff(source: Source) -> int:
     if source.kind == "zip":
         return (
             90
-            if source.open_sibling("_journal/start.json")
-            or (source.open_sibling("header.json") and source.find_siblings("samples/*.json"))
+            if source.find_siblings("_journal/start.json")
+            or (source.find_siblings("header.json") and source.find_siblings("samples/*.json"))
             else 0
         )
     document = source.document if source.kind == "file" else None
@@ -52,7 +53,7 @@ def list_entries(source: Source) -> Iterator[Entry]:
         for number, sample in enumerate(as_rows(as_mapping(source.document).get("samples"))):
             yield Entry(str(number), _make_title(sample), _find_start(sample), requests=len(_find_calls(sample)))
         return
-    reported = source.open_sibling("summaries.json")
+    reported = _open_member(source, "summaries.json")
     about = {f"{row.get('id')}_{row.get('epoch')}": row for row in as_rows(reported.document if reported else None)}
     for file in source.find_siblings("samples/*.json"):
         name = file.path.relative_to(source.path).as_posix()
@@ -61,11 +62,22 @@ def list_entries(source: Source) -> Iterator[Entry]:
             yield Entry(name, _make_title({"id": found[1], "epoch": found[2], **summary}), _find_start(summary), file.size)
 
 
+def _open_member(source: Source, name: str) -> Source | None:
+    """Open what a log holds beside its samples; None where it has none, or where it is damaged. Samples are read without it."""
+    try:
+        found = source.open_sibling(name)
+        empty = found is None or not found.head  # unpacks it
+    except UnreadableFile as error:
+        source.unread[0, error.what] = Note("warning", 0, error.what)
+        return None
+    return None if empty else found
+
+
 def read(source: Source, entry: Entry) -> Thread:
     if source.kind == "zip":
         file, start = (
             source.open_sibling(entry.id),
-            source.open_sibling("header.json") or source.open_sibling("_journal/start.json"),
+            _open_member(source, "header.json") or _open_member(source, "_journal/start.json"),
         )
         sample, log = as_mapping(file.document if file else None), as_mapping(start.document if start else None)
     else:

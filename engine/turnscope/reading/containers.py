@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
 from io import BytesIO
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -32,6 +33,7 @@ else:
 
 from turnscope.errors import ArchiveTooLarge, UnreadableFile
 from turnscope.reading.source import Kind, Source, make_unreadable_error
+from turnscope.session.model import Note
 
 MAX_RATIO = 200  # factor by which an archive's content may exceed the archive, beyond FREE_BYTES
 FREE_BYTES = 50_000_000  # content that is always accepted
@@ -40,6 +42,7 @@ MAX_MEMBERS = 200_000
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # PowerShell writes the output of programs so
 COPY_TRIES = 5  # a database that changes while it is copied is copied again, so many times
 STEPS, STRIDE = 200_000_000, 1_000_000  # steps of SQLite's virtual machine: limit of one query, and between two checks
+NO_TEXT = "Could not decode to UTF-8"  # how SQLite's module begins an error
 _TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error, zstd.ZstdError)
 
 
@@ -302,17 +305,32 @@ class Database(Source):
             sql: One `select`.
             values: Values of its parameters.
         """
-        self._steps = 0
+        self._steps = number = 0
         try:
             for row in self._db.execute(sql, values):
+                number += 1
                 yield dict(row)
         except sqlite3.OperationalError as error:
+            if NO_TEXT in str(error) and self._db.text_factory is str:
+                self._replace_bad_texts()
+                yield from islice(self.query(sql, values), number, None)
+                return
             if self._steps <= STEPS:
                 raise make_unreadable_error(self.path, error) from error
             hint = "Its tables are not what a chat tool writes; check where it comes from."
             raise UnreadableFile(f"{self.path.name} takes too long to read", hint=hint) from error
         except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: in a column's name
             raise make_unreadable_error(self.path, error) from error
+
+    def _replace_bad_texts(self) -> None:
+        """Read texts that are no UTF-8 as far as they are, from now on: one damaged text hides no other row."""
+        self._db.text_factory = _decode
+        what = "the database holds texts that are no UTF-8: what cannot be read of them is replaced"
+        self.unread[0, what] = Note("warning", 0, what)
+
+
+def _decode(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _stat_parts(parts: Sequence[Path]) -> list[tuple[int, int]]:

@@ -155,7 +155,7 @@ def _read(importer: Importer, file: Source, entry: Entry) -> Thread:
 
 
 def add_unread(thread: Thread, unread: Collection[Note]) -> Thread:
-    """Add the notes on lines of the file that cannot be read, as far as the importer did not.
+    """Add the notes on what of the file cannot be read, as far as the importer did not: by the line, or the words.
 
     Args:
         thread: The conversation.
@@ -165,8 +165,8 @@ def add_unread(thread: Thread, unread: Collection[Note]) -> Thread:
         return thread
     session = thread.session
     paths = (session, *(found.own for found in iter_descendants(session)))
-    noted = {note.line for path in paths for note in path.notes}
-    lost = (note for note in unread if note.line not in noted)
+    noted = {note.line or note.what for path in paths for note in path.notes}
+    lost = (note for note in unread if (note.line or note.what) not in noted)
     return Thread(structs.replace(session, notes=(*session.notes, *lost)))
 
 
