@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
+from turnscope import Trace
 from turnscope.numbering import format_request, index_request, number_request
-from turnscope.views import comparison, divergence
+from turnscope.views import comparison, divergence, policy_differences
 
 from pages.compare import table
 from pages.parts import opening, replays
@@ -27,6 +28,7 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], chosen: Po
     if len(rows) < 2:
         return
     st.subheader("Two policies at one request", anchor=False)
+    by_name = {row.policy: row for row in rows}
     titles = {row.policy: row.title for row in rows}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-two"):
         one = st.selectbox("A", [*titles], key="compare.a", format_func=titles.__getitem__)
@@ -50,16 +52,38 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], chosen: Po
         )
     if a is None or b is None:
         return
-    if first is None:
-        st.text("Both send the same at every request.")
-    else:
-        many = len(divergence.list_differences(a, b, at))
-        blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
-        st.text(f"First difference: request {format_request(first)}. At request {number:,} they differ in {blocks}.")
+    _say_first_difference(a, b, first, at)
+    if policy_differences.are_versions(a.policy, b.policy):
+        _draw_versions(policy_differences.find_differences(a.policy, b.policy, [by_name[one], by_name[other]]))
     if which == "kept":
         _draw_placements(divergence.list_placements(a, b, at), titles[one], titles[other])
     elif first is not None:
         _draw_differences(divergence.list_differences(a, b, at), titles[one], titles[other])
+
+
+def _say_first_difference(a: Trace, b: Trace, first: int | None, at: int) -> None:
+    if first is None:
+        st.text("Both send the same at every request.")
+        return
+    many = len(divergence.list_differences(a, b, at))
+    blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
+    st.text(f"First difference: request {format_request(first)}. At request {format_request(at)} they differ in {blocks}.")
+
+
+def _draw_versions(found: policy_differences.Differences) -> None:
+    """What changed from one version of a tool to another: on this session, in its limits and rules, in its constants."""
+    with st.expander(f"What differs between the two: {len(found.rows):,} things", expanded=True, key="compare-versions"):
+        st.dataframe(
+            {
+                "part": [row.part for row in found.rows],
+                "what": [row.what for row in found.rows],
+                f"A, {found.a}": [row.a or None for row in found.rows],
+                f"B, {found.b}": [row.b or None for row in found.rows],
+            },
+            hide_index=True,
+            placeholder="–",
+            key="compare.versions",
+        )
 
 
 def _draw_differences(found: Sequence[divergence.BlockDifference], one: str, other: str) -> None:

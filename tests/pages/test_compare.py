@@ -18,6 +18,22 @@ T = TypeVar("T")
 
 
 @pytest.mark.thorough
+def test_two_versions_of_one_agent_are_put_side_by_side(app: AppTest) -> None:
+    app.query_params["session"] = "cache-goes-cold"
+    app.query_params["policies"] = "claude-code,claude-code-2.1.330,last-5-pairs"
+    app.switch_page("pages/compare.py").run()
+    column = "A, Claude Code"
+    (found,) = _until(app, lambda: [frame.value for frame in app.dataframe if column in frame.value])
+    assert not app.exception
+    rows = {row["what"]: (row[column], row["B, Claude Code (2.1.330)"]) for row in found.to_dict("records")}
+    assert rows["version"] == ("2.1", "2.1.330")
+    assert rows["the prompt falls at request"] == ("64", "64")
+    app.selectbox(key="compare.b").set_value("last-5-pairs").run()
+    assert not app.exception
+    assert not any(column in frame.value for frame in app.dataframe), "they are of two systems"
+
+
+@pytest.mark.thorough
 def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(savings, "CANDIDATES", ("condense-oldest",))
     app.query_params["session"] = "cache-goes-cold"

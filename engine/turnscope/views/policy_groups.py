@@ -72,10 +72,24 @@ def _find_group(name: str, policy: Policy, own: bool) -> str:
         return f"Package {policy.package}"
     if name in ("as-recorded", "keep-everything"):
         return recorded
-    start = max((start for start in SYSTEMS if name.startswith(start)), key=len, default="")
+    start = _find_start(name)
     if start or not policy.fidelity.startswith(OURS):
         return SYSTEMS.get(start, OTHERS)
     return IDEAS if "illustrative" in policy.fidelity else ours
+
+
+def _find_start(name: str) -> str:
+    return max((start for start in SYSTEMS if name.startswith(start)), key=len, default="")
+
+
+def find_system(name: str) -> str:
+    """Return the system that a policy ports, by the policy's name; "" where it ports none.
+
+    >>> find_system("claude-code-2.1.330")
+    'Claude Code'
+    """
+    system = SYSTEMS.get(_find_start(name), "")
+    return "" if system == SEEDS else system
 
 
 def summarize_fidelity(policy: Policy) -> str:
