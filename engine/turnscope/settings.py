@@ -74,6 +74,11 @@ def find_library_file(name: str) -> Path:
     return find_data_folder() / name
 
 
+def find_tap_folder() -> Path:
+    """Find the folder for what taps record. It need not exist."""
+    return find_data_folder() / "tap"
+
+
 def read_token() -> str:
     """Read the word that a browser has to bring; "" = none, because this machine alone can reach the app."""
     return os.environ.get(TOKEN_VARIABLE, "")

@@ -138,6 +138,7 @@ def write_samples(folder: Path) -> Iterator[Path]:
     (folder / "raw-bodies").mkdir()
     import_module("test_raw_bodies").write(folder / "raw-bodies")
     yield folder / "raw-bodies" / "raw"
+    yield import_module("test_tap").write(folder / "tap.jsonl")
     inspect = made["inspect_logs"]
     yield inspect.archive(folder / "inspect.eval", json.dumps(inspect.sample()).encode(), json.dumps(inspect.sample()).encode())
     log = Log()

@@ -35,6 +35,17 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     assert file.exists()
 
 
+def test_recordings_of_the_tap_are_deleted_on_request_alone(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = data_folder / "tap" / "claude.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("{}")
+    assert command.main(["forget"]) == 0
+    assert log.exists()
+    assert command.main(["forget", "--tap"]) == 0
+    assert not log.exists()
+    assert "Deleted 1 recordings of the tap (0.0 MB)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["forget", "--forget"])
 def test_forget_with_nothing_to_forget_is_well(name: str, data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([name]) == 0

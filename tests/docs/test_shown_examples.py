@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from turnscope.cli import main
+from turnscope.cli import main, tap
 from turnscope.cli import open as opening
 from turnscope.importers import Importer, Place
 from turnscope.planning.policy import parse
 from turnscope.reading.registry import find_importers
 from turnscope.settings import Machine
+from turnscope.tap import server as tap_server
 
 DOCS = ROOT / "engine" / "turnscope" / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -77,8 +78,11 @@ COMMANDS = sorted(set(list_commands()))
 
 @pytest.fixture
 def files(tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with files of the names that the pages show, in which the test runs. The app is not started."""
+    """A folder with files of the names that the pages show, in which the test runs. Neither the app nor a tool is started."""
     monkeypatch.setattr(opening, "serve", lambda *_: APP)
+    monkeypatch.setattr(tap_server, "run_command", lambda *_: APP)
+    monkeypatch.setattr(tap, "wait_until_interrupted", lambda: None)
+    monkeypatch.setattr(tap, "PORT", 0)
     folder = tmp_path / "work"
     for name in ("runs/latest.jsonl", "logs/a.jsonl", *OPENED):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

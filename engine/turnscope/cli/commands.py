@@ -36,6 +36,7 @@ COMMANDS = {
     "advise": "Search the parameters of a policy over sessions.",
     "share": "Write a redacted report of a session.",
     "export": "Write a session in another format.",
+    "tap": "Record what an agent really sends, while it runs.",
     "trace": "Write requests and decisions as OpenTelemetry spans.",
     "forget": "Delete what Turnscope remembers of opened sessions.",
     "completion": "Print the script for shell completion.",

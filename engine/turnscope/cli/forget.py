@@ -1,4 +1,4 @@
-"""`turnscope forget`: delete what is remembered of opened sessions; never a chat, never a session file."""
+"""`turnscope forget`: delete what is remembered of opened sessions; never a chat, never a session file of another tool."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import click
 
 
 @click.command()
-def command() -> int:
+@click.option("--tap", "taps", is_flag=True, help="Also delete what `turnscope tap` recorded.")
+def command(taps: bool) -> int:
     """Delete what Turnscope remembers of opened sessions.
 
     Chats and session files are not touched; a session that is opened again is read again.
     """
-    return delete()
+    code = delete()
+    if taps:
+        delete_taps()
+    return code
 
 
 def delete() -> int:
@@ -23,3 +27,14 @@ def delete() -> int:
     size = store.delete()
     click.echo(f"Forgot what was remembered in {store.path} ({size / 1e6:,.1f} MB). Chats and session files were not touched.")
     return 0
+
+
+def delete_taps() -> None:
+    """Delete the logs of taps, and say how many there were."""
+    from turnscope.settings import find_tap_folder
+
+    logs = [*find_tap_folder().glob("*.jsonl")]
+    size = sum(log.stat().st_size for log in logs)
+    for log in logs:
+        log.unlink()
+    click.echo(f"Deleted {len(logs)} recordings of the tap ({size / 1e6:,.1f} MB).")

@@ -15,27 +15,19 @@ from turnscope.importers import Importer
 from turnscope.reading.calls import (
     REQUEST_KEYS,
     RESPONSE_KEYS,
-    TIME_KEYS,
     as_text,
     is_cassette,
     iter_records,
-    parse_if_json,
-    parse_time,
     unwrap_body,
 )
-from turnscope.reading.content_blocks import as_mapping, as_rows, convert_item
+from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.conversations import Call, Conversations, group_calls
-from turnscope.reading.messages import build_body
-from turnscope.reading.nodes import SkippedRecords
+from turnscope.reading.responses_calls import ResponseChains, find_response, is_response
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import Builder
-from turnscope.session.model import JSON, Note
+from turnscope.session.model import Note
 from turnscope.session.thread import Thread
 
 NAME = "openai-responses"
-SETTINGS = ("reasoning", "text", "temperature", "truncation", "max_output_tokens", "tool_choice", "store", "stream", "metadata")
-COMPACTION = "response.compaction"
 Value = Mapping[str, Any]
 
 
@@ -55,10 +47,10 @@ def _find_sides(record: Any) -> tuple[Value, Value] | None:
     """The body and the response of a record; None where it holds no call of this API."""
     fields = as_mapping(record)
     inner = next((body for key in REQUEST_KEYS if _is_body(body := as_mapping(unwrap_body(fields.get(key))))), None)
-    answer = next((found for key in RESPONSE_KEYS if (found := _find_response(fields.get(key)))), {})
+    answer = next((found for key in RESPONSE_KEYS if (found := find_response(fields.get(key)))), {})
     if inner is not None:
         return inner, answer
-    if _is_response(fields):
+    if is_response(fields):
         return {
             key: fields[key] for key in ("model", "instructions", "tools", "previous_response_id") if fields.get(key)
         }, fields
@@ -69,39 +61,6 @@ def _is_body(fields: Value) -> bool:
     """Whether a value is a body with `input`. Langfuse's observations have an input and a model, too."""
     called = isinstance(fields.get("input"), (str, list)) and isinstance(fields.get("model"), str)
     return called and not fields.keys() & {"messages", "traceId"}
-
-
-def _is_response(fields: Value) -> bool:
-    return fields.get("object") in ("response", COMPACTION) and isinstance(fields.get("output"), list)
-
-
-def _find_response(value: Any) -> Value:
-    body = unwrap_body(value)
-    if isinstance(body, str) and "data:" in body:
-        events = [as_mapping(parse_if_json(line[5:].strip())) for line in body.splitlines() if line.startswith("data:")]
-        done = ("response.completed", "response.incomplete", "response.failed")
-        body = next((event.get("response") for event in reversed(events) if event.get("type") in done), None)
-    return as_mapping(body) if _is_response(as_mapping(body)) else {}
-
-
-def _make_messages(items: Any, passed: SkippedRecords) -> list[JSON]:
-    """Items as messages: neighbours of one role are one message."""
-    if isinstance(items, str):
-        return [{"role": "user", "content": items}] if items else []
-    found: list[dict[str, Any]] = []
-    for one in as_rows(items):
-        role, blocks = convert_item(one)
-        if one.get("type") in ("compaction", "context_compaction"):  # an answer, known again where it is sent back
-            role, blocks = "assistant", [{key: value for key, value in blocks[0].items() if key not in ("id", "created_by")}]
-        results = bool(blocks) and all(block["type"] == "tool_result" for block in blocks)
-        last = found[-1] if found else {}
-        if last.get("role") == role == "assistant" or (results and last.get("results")):
-            last["content"] = [*last["content"], *blocks]
-        elif role:
-            found.append({"role": role, "content": blocks, "results": results})
-        else:
-            passed.add(one.get("type") or "item", one)
-    return [{"role": one["role"], "content": one["content"]} for one in found]
 
 
 def _read_conversations(source: Source) -> Conversations:
@@ -135,46 +94,13 @@ def _list_exchanges(source: Source) -> Iterator[tuple[Value, Value, Value, int] 
 
 
 def _iter_calls(source: Source) -> Iterator[Call | Note]:
-    known: dict[str, list[JSON]] = {}  # the conversation up to the end of a response
-    passed = SkippedRecords()
+    chains = ResponseChains()
     for found in _list_exchanges(source):
         if isinstance(found, Note):
             yield found
-            continue
-        body, response, record, line = found
-        before = as_text(body.get("previous_response_id"))
-        if before and before not in known:
-            yield Note("warning", line, "a call goes on from a response that the log does not hold: its beginning is not known")
-        messages = [*known.get(before, ()), *_make_messages(body.get("input"), passed)]
-        answers = _make_messages(response.get("output"), passed)
-        if id := as_text(response.get("id")):
-            known[id] = [*messages, *answers]
-        yield _make_call(body, response, record, line, messages, answers)
-    builder = Builder("", NAME)
-    passed.add_notes(builder)
-    yield from builder.notes
-
-
-def _make_call(body: Value, response: Value, record: Value, line: int, messages: list[JSON], answers: list[JSON]) -> Call:
-    """One call. A compaction answers with what stands for the history; the prompts in it are no words of the model."""
-    lead: list[JSON] = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
-    settings = {key: body[key] for key in SETTINGS if body.get(key) is not None}
-    tools = body.get("tools")
-    whole = build_body([*lead, *messages], tools if isinstance(tools, list) else (), **settings)
-    compacted = response.get("object") == COMPACTION
-    content = [block for message in answers for block in message["content"]]
-    content = [block for block in content if not compacted or block.get("type") == "compaction"]
-    about: dict[str, Any] = {
-        "model": as_text(response.get("model")) or as_text(body.get("model")),
-        "id": as_text(response.get("id")),
-        "usage": convert_usage(response.get("usage")),
-        "stop_reason": "compaction" if compacted else as_text(response.get("status")) or None,
-        "sent_at": parse_time(response.get("created_at"))
-        or next((at for k in TIME_KEYS if (at := parse_time(record.get(k)))), None),
-        "answered_at": parse_time(response.get("completed_at")),
-    }
-    failed = as_text(as_mapping(response.get("error")).get("message")) or ("" if content else "no answer is logged")
-    return Call(whole, {"content": content} if content else None, about, "" if content else failed, line)
+        else:
+            yield from chains.convert(*found)
+    yield from chains.list_notes()
 
 
 def list_entries(source: Source) -> Iterator[Entry]:

@@ -24,22 +24,14 @@ from turnscope.reading.calls import (
 )
 from turnscope.reading.content_blocks import as_mapping, as_rows, rename_google_keys
 from turnscope.reading.conversations import Call, Conversations, group_calls
-from turnscope.reading.messages import build_body, convert_message, find_answers, find_messages
+from turnscope.reading.google_calls import convert_call, join_answer
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.streams import join_converse, join_google, parse_events
-from turnscope.reading.usage import convert_usage
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
 
 NAME = "other-apis"
 ADDRESSES = (b":generateContent", b":streamGenerateContent", b"/converse")  # what cassettes of the two APIs name
 SNIFFED = 5  # records that are looked at
-USAGE = {
-    "thoughtsTokenCount": "reasoning_tokens",
-    "promptTokenCount": "prompt_token_count",
-    "candidatesTokenCount": "candidates_token_count",
-}
-USAGE |= {"cachedContentTokenCount": "cached_content_token_count", "totalTokenCount": "total_token_count"}
 Value = Mapping[str, Any]
 
 
@@ -98,38 +90,8 @@ def _convert(record: Any, line: int) -> Call | Note | None:
         return Note("warning", line, "a record holds no request body and was skipped")
     held = as_mapping(record)
     response = next((held[key] for key in RESPONSE_KEYS if held.get(key) is not None), None)
-    response = as_mapping(rename_google_keys(_join_response(unwrap_body(response))))
-    listed = as_rows(body.get("tools")) or as_rows(as_mapping(body.get("toolConfig")).get("tools"))
-    tools = [inner for tool in listed for inner in as_rows(tool.get("functionDeclarations")) or [tool]]
-    used = as_mapping(response.get("usageMetadata")) or as_mapping(response.get("usage"))
-    first = next(iter(as_rows(response.get("candidates"))), {})
-    reason = as_text(first.get("finishReason")) or as_text(response.get("stopReason"))
-    model = as_text(response.get("modelVersion")) or as_text(body.get("modelId")) or as_text(body.get("model"))
-    about: dict[str, Any] = {"model": model or as_text(held.get("model")), "stop_reason": reason or None}
-    about["usage"] = convert_usage({USAGE.get(key, key): count for key, count in _add_tool_tokens(used).items()})
-    about["sent_at"] = next((at for key in TIME_KEYS if (at := parse_time(held.get(key))) is not None), None)
-    content = [block for message in find_answers(response) for block in convert_message(message)[1]]
-    return Call(build_body(find_messages(body), tools), {"content": content} if content else None, about, "", line)
-
-
-def _add_tool_tokens(used: Value) -> Value:
-    """Google counts what its own tools put into the prompt apart from the prompt; the total has both."""
-    prompt, more = used.get("promptTokenCount"), used.get("toolUsePromptTokenCount")
-    if isinstance(prompt, int) and isinstance(more, int):
-        return {**used, "promptTokenCount": prompt + more}
-    return used
-
-
-def _join_response(response: Any) -> Value:
-    """A response of either API; of a stream what its chunks or events come to."""
-    if isinstance(response, str):
-        response = list(parse_events(response))
-    if not isinstance(response, list):
-        return as_mapping(response)
-    chunks = [dict(one) for one in as_rows(response)]
-    chunks = [dict(as_mapping(rename_google_keys(one))) for one in chunks]
-    google = any(one.keys() & {"candidates", "usageMetadata"} for one in chunks)
-    return (join_google(chunks) if google else join_converse(chunks)) or {}
+    sent_at = next((at for key in TIME_KEYS if (at := parse_time(held.get(key))) is not None), None)
+    return convert_call(body, join_answer(unwrap_body(response)), line, as_text(held.get("model")), sent_at)
 
 
 def list_entries(source: Source) -> Iterator[Entry]:

@@ -20,7 +20,7 @@ from turnscope.importers import Importer
 from turnscope.reading.anthropic_calls import convert_call
 from turnscope.reading.calls import Exchange, as_text, describe_failure, parse_time
 from turnscope.reading.content_blocks import as_mapping
-from turnscope.reading.conversations import Call, Conversations, group_calls
+from turnscope.reading.conversations import Call, Conversations, group_calls, hang_below_call
 from turnscope.reading.raw_bodies import INDEX, open_body, read_request, restore_thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import EXACT_REQUESTS, Note, Session
@@ -71,19 +71,11 @@ def read(source: Source, entry: Entry) -> Thread:
     first, *others = found.list_entries()
     main = _state_exact(found.build_session(first.id, NAME))
     subagents = (_state_exact(found.build_session(other.id, NAME)) for other in others)
-    return Thread(structs.replace(main, subagents=tuple(_hang(one, main) for one in subagents)))
+    return Thread(structs.replace(main, subagents=tuple(hang_below_call(one, main) for one in subagents)))
 
 
 def _state_exact(session: Session) -> Session:
     return structs.replace(session, about={**session.about, EXACT_REQUESTS: {"requests": len(session.requests), "proven": 0}})
-
-
-def _hang(agent: Session, main: Session) -> Session:
-    """A subagent under the call whose prompt its first request holds; under none where no call does."""
-    first = {block.text for block in agent.blocks[: agent.requests[0].cut] if block.role == "user"}
-    calls = ((block, as_mapping(as_mapping(block.raw).get("input"))) for block in main.blocks if block.kind == "tool_use")
-    at = next((block.at for block, given in calls if given.get("prompt") in first), -1)
-    return structs.replace(agent, parent=main.id, at=at)
 
 
 def _gather(source: Source) -> dict[str, Conversations]:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from turnscope.reading.alignment import Alignment
 from turnscope.reading.calls import Exchange, describe_failure, read_exchanges
+from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -169,6 +170,19 @@ def group_calls(calls: Iterable[Call | Note], stem: str, *, one_conversation: bo
     for lost in failed[-1:]:
         found.add_call(lost)
     return found
+
+
+def hang_below_call(agent: Session, main: Session) -> Session:
+    """Hang a subagent below the call whose prompt its first request holds; below none where no call does.
+
+    Args:
+        agent: The subagent's session.
+        main: The session that called it.
+    """
+    first = {block.text for block in agent.blocks[: agent.requests[0].cut] if block.role == "user"}
+    calls = ((block, as_mapping(as_mapping(block.raw).get("input"))) for block in main.blocks if block.kind == "tool_use")
+    at = next((block.at for block, given in calls if given.get("prompt") in first), -1)
+    return structs.replace(agent, parent=main.id, at=at)
 
 
 def read_conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:

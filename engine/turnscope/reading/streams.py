@@ -157,3 +157,21 @@ def _add_converse(block: dict[str, Any], delta: dict[str, Any]) -> None:
             if key == "reasoningContent":
                 inner = inner.setdefault("reasoningText", {})
             _add_converse(inner, value)
+
+
+def join_response(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Join the events of a stream into a response of OpenAI's API; None where none was created.
+
+    Its last event holds all of it. A stream that broke off has the items that were done.
+    """
+    begun: dict[str, Any] | None = None
+    items: list[Any] = []
+    for event in stream:
+        response = event.get("response")
+        if event.get("type") in ("response.completed", "response.incomplete", "response.failed") and isinstance(response, dict):
+            return response if response.get("output") else {**response, "output": items}
+        if event.get("type") == "response.created" and isinstance(response, dict):
+            begun = response
+        elif event.get("type") == "response.output_item.done":
+            items.append(event.get("item"))
+    return None if begun is None else {**begun, "output": items, "status": "interrupted"}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from turnscope.session.model import CHAT, EXACT_REQUESTS, Bucket, Session
 
-API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", CHAT})
+API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", "tap", CHAT})
 # What makes later sessions of a tool exact, by the format of its log.
 WAYS: Mapping[str, str] = {
     "claude-code": "exact where Claude Code (2.1.330 or later) records requests, or with OTEL_LOG_RAW_API_BODIES=file:FOLDER",
 }
-OTHER_WAY = "exact with a log of the API's requests, as a gateway keeps it"
+OTHER_WAY = "exact with `turnscope tap`, or with a log of the API's requests, as a gateway keeps it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""A gateway between an agent and its provider that records what passes, and changes nothing of it."""

@@ -1,0 +1,260 @@
+"""Passes requests on to their provider and answers back, byte by byte and at once, and tells the recorder of both.
+
+An ASGI application. Headers stay as they are, but for those that belong to one connection; bodies are never decoded here. A
+client that goes away ends its request; a provider whose answer breaks off breaks it off for the client as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from starlette.types import Receive, Scope, Send
+
+from turnscope.tap.apis import Upstreams, detect_api
+from turnscope.tap.recorder import Headers, Recorder
+
+CONNECT_SECONDS = 30.0
+KEPT_CONNECTIONS, KEPT_SECONDS = 64, 60.0  # idle connections to providers, and how long they stay open
+HOP_BY_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade "
+    b"expect".split()
+)
+SECRET_HEADERS = frozenset(b"authorization x-api-key api-key x-goog-api-key cookie proxy-authorization".split())
+
+
+class _ClientGone(Exception):
+    """The client closed its connection before it had sent its request whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use the tap.
+
+    Attributes:
+        port: The port that it listens on.
+        token: What an address has to begin with, as `/token/TOKEN`; "" = nothing, because this machine alone reaches it.
+    """
+
+    port: int
+    token: str = ""
+
+    def refuse(self, headers: Headers) -> str:
+        """Say why a request is refused; "" where it is not. A page of a browser names another origin, or another host."""
+        named = {name.lower(): value.decode("latin-1") for name, value in headers}
+        origin, host = named.get(b"origin", ""), named.get(b"host", "")
+        if origin and not self._is_own(urlsplit(origin).netloc):
+            return f"requests from the origin {origin} are not passed on"
+        if not self.token and not self._is_own(host):
+            return f"requests for the host {host} are not passed on"
+        return ""
+
+    def strip_token(self, path: str) -> str | None:
+        """Strip the token from a path; None where it has another one, or none."""
+        if not self.token:
+            return path
+        _, first, given, rest = [*path.split("/", 3), "", "", ""][:4]
+        is_right = first == "token" and hmac.compare_digest(given.encode(), self.token.encode())
+        return f"/{rest}" if is_right else None
+
+    def _is_own(self, place: str) -> bool:
+        parts = urlsplit(f"//{place}")
+        try:
+            name, port = parts.hostname or "", parts.port
+            return port == self.port and (name == "localhost" or ip_address(name).is_loopback)
+        except ValueError:
+            return False
+
+
+@dataclass(slots=True)
+class _Passing:
+    """One request on its way. `number`: that of its call in the log, 0 = not recorded (yet)."""
+
+    api: str
+    url: str
+    headers: Headers
+    secrets: list[str]
+    sent_at: float
+    body: list[bytes] = field(default_factory=list)
+    received: asyncio.Event = field(default_factory=asyncio.Event)
+    number: int = 0
+
+
+class Gateway:
+    """The application.
+
+    Args:
+        upstreams: Where requests go.
+        recorder: Records them.
+        access: Who may use it.
+    """
+
+    def __init__(self, upstreams: Upstreams, recorder: Recorder, access: Access) -> None:
+        self.upstreams, self.recorder, self.access = upstreams, recorder, access
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEPT_SECONDS)
+        self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS), limits=limits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI)."""
+        if scope["type"] != "http":
+            return
+        headers: list[tuple[bytes, bytes]] = list(scope["headers"])
+        path = self.access.strip_token(scope["raw_path"].decode("latin-1"))
+        if why := self.access.refuse(headers) or ("the address lacks the tap's token" if path is None else ""):
+            await _answer(send, 403, why)
+            return
+        if any(name.lower() == b"upgrade" and value.lower() == b"websocket" for name, value in headers):
+            await _answer(send, 426, "WebSockets do not pass here; ask over HTTP")  # at which Codex does so at once
+            return
+        target = self.upstreams.find_address(path or "")
+        if not target:
+            known = "`/anthropic`, `/openai/v1` or `/gemini`, or start it with --upstream"
+            await _answer(send, 404, f"no provider is known for {path}: use an address that begins with {known}")
+            return
+        query = scope["query_string"].decode("latin-1")
+        is_post = scope["method"] == "POST"
+        api = detect_api(urlsplit(target).path) if is_post else ""
+        secrets = [*_find_secrets(headers, query), self.access.token]
+        passing = _Passing(api, target, headers, secrets, self.recorder.clock())
+        await self._serve(passing, scope["method"], f"{target}?{query}" if query else target, receive, send)
+
+    async def _serve(self, passing: _Passing, method: str, url: str, receive: Receive, send: Send) -> None:
+        """Pass a request on until it is answered, or its client has gone."""
+        forward = asyncio.ensure_future(self._forward(passing, method, url, receive, send))
+        gone = asyncio.ensure_future(_wait_until_gone(passing, receive))
+        try:
+            await asyncio.wait({forward, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not forward.done():
+                forward.cancel()
+                with suppress(asyncio.CancelledError):
+                    await forward
+        if forward.cancelled():
+            self._end(passing, "client gone", "the client closed the connection")
+        elif (error := forward.exception()) is not None:
+            raise error
+
+    async def _forward(self, passing: _Passing, method: str, url: str, receive: Receive, send: Send) -> None:
+        try:
+            request = _build_request(passing, method, url, self._read_body(passing, receive))
+            if not _has_body(passing.headers):
+                self._begin(passing)
+            response = await self._client.send(request, stream=True)
+        except _ClientGone:
+            self._end(passing, "client gone", "the client closed the connection before its request was whole")
+            return
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            why = f"the provider gave no answer: {_describe(error)}"
+            await _drain(passing, receive)
+            self._end(passing, "provider failed", why)
+            await _answer(send, 502, why)
+            return
+        self._begin(passing)
+        self.recorder.answer(passing.number, response.status_code, response.headers.raw)
+        try:
+            head = {"type": "http.response.start", "status": response.status_code}
+            await send(head | {"headers": _pass_headers(response.headers.raw)})
+            async for part in response.aiter_raw():
+                self.recorder.add(passing.number, part)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        except httpx2.HTTPError as error:
+            self._end(passing, "provider failed", f"the answer broke off: {_describe(error)}")
+            raise ConnectionAbortedError from error  # the server closes the connection, as the provider did
+        finally:
+            await response.aclose()
+        self._end(passing, "complete")
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _read_body(self, passing: _Passing, receive: Receive) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientGone
+            more = message.get("more_body", False)
+            if part := message.get("body", b""):
+                if passing.api:
+                    passing.body.append(part)
+                yield part
+        self._begin(passing)
+
+    def _begin(self, passing: _Passing) -> None:
+        """Record a request, once: when it was sent whole, or its answer begins."""
+        if not passing.received.is_set():
+            passing.received.set()
+            if passing.api:
+                facts = (passing.api, passing.url, passing.headers, passing.body, passing.secrets, passing.sent_at)
+                passing.number = self.recorder.begin(*facts)
+                passing.body = []
+
+    def _end(self, passing: _Passing, outcome: str, why: str = "") -> None:
+        """Record how a request ended, also one that never was whole."""
+        self._begin(passing)
+        self.recorder.end(passing.number, outcome, why)
+        passing.number = 0
+
+
+async def _drain(passing: _Passing, receive: Receive) -> None:
+    """Read what is left of a request that nobody takes, for the log, and because clients listen when they have sent all."""
+    more = not passing.received.is_set() and _has_body(passing.headers)
+    while more:
+        message = await receive()
+        more = message.get("more_body", False)
+        if passing.api:
+            passing.body.append(message.get("body", b""))
+
+
+async def _wait_until_gone(passing: _Passing, receive: Receive) -> None:
+    await passing.received.wait()
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _build_request(passing: _Passing, method: str, url: str, body: AsyncIterator[bytes]) -> httpx2.Request:
+    """Build a request with the headers as they came. Nothing is added but the provider's host."""
+    headers = _pass_headers(passing.headers, b"host")
+    chunked = any(name.lower() == b"transfer-encoding" for name, _ in passing.headers)
+    host = urlsplit(url).netloc.rpartition("@")[2].encode("latin-1")
+    headers = [(b"host", host), *headers, *([(b"transfer-encoding", b"chunked")] if chunked else [])]
+    content = body if _has_body(passing.headers) else None
+    return httpx2.Request(method, url, headers=headers, content=content)
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in headers)
+
+
+def _pass_headers(headers: Headers, *others: bytes) -> list[tuple[bytes, bytes]]:
+    """Leave out the headers that belong to one connection, those that it names itself, and others."""
+    found = list(headers)
+    named = {part.strip().lower() for name, value in found if name.lower() == b"connection" for part in value.split(b",")}
+    return [(name, value) for name, value in found if name.lower() not in HOP_BY_HOP | named | {*others}]
+
+
+def _find_secrets(headers: Headers, query: str) -> Iterable[str]:
+    """Find the credentials of a request: they are never stored."""
+    for name, value in headers:
+        if name.lower() in SECRET_HEADERS:
+            text = value.decode("latin-1")
+            yield from (text, *text.split())
+    yield from parse_qs(query).get("key", ())
+
+
+def _describe(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+async def _answer(send: Send, status: int, why: str) -> None:
+    """Answer in the tap's own name, in the form of an error that every SDK reads."""
+    data = json.dumps({"type": "error", "error": {"type": "turnscope_tap", "message": f"turnscope tap: {why}"}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
