@@ -29,6 +29,7 @@ COMMANDS = {
     "open": "Open the app on a session or a folder; the default command.",
     "demo": "Walk through a sample session in seven stops.",
     "usage": "Add up what all sessions of this machine were billed.",
+    "context": "Say what fills the window of a request.",
     "cache": "Say why prompt caches were cold, and what that cost.",
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",

@@ -45,9 +45,18 @@ def format_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         head: names of the columns.
         rows: the cells.
     """
-    cells = [head, *([str(value) for value in row] for row in rows)]
+    cells = [head, *([clean_line(str(value)) for value in row] for row in rows)]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(format_line(line, wide) for line in cells)
+
+
+def clean_line(text: str) -> str:
+    """Make a text one line without control characters, which a terminal would obey.
+
+    >>> clean_line("two\\nlines \\x1b[31mred")
+    'two lines [31mred'
+    """
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def format_line(cells: Sequence[str], wide: Sequence[int]) -> str:
