@@ -112,7 +112,8 @@ def test_letta_memory_that_the_stored_prompt_lacks_and_a_file_that_is_a_string()
     seen = {"file_name": "a.md", "is_open": True, "visible_content": "1: a line"}
     made["agents"][0]["files_agents"] = [seen, {**seen, "file_name": "b.md", "is_open": False}]
     session = open_value(made, name="made.af")
-    assert "<l1>\nA fact.\n</l1>" in [block.text for block in session.blocks if block.role == "system"]
+    stored, *memory = (block.text for block in session.blocks if block.role == "system")
+    assert ("A fact." not in stored, "<l1>\nA fact.\n</l1>" in memory) == (True, True), "memory stands behind what is stored"
     assert [block.text for block in session.blocks if ".md>" in block.text] == ["<a.md>\n1: a line\n</a.md>"]
     assert [note.what for note in session.notes if "memory" in note.what] == [
         "1 memory blocks are not in the stored system message: they stand behind it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,20 @@ def test_a_model_that_only_the_response_names() -> None:
             held["mlflow.spanOutputs"] = json.dumps({**json.loads(held["mlflow.spanOutputs"]), "model": "m-y"})
     session = open_value({**MLFLOW, "data": {"spans": spans}})
     assert {request.model for request in session.requests} == {"m-y"}
+
+
+def test_runs_exported_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are texts, and times are UTC without saying so, wherever the reader is."""
+    whole = open_value(RUNS)
+    packed = ("inputs", "outputs", "extra")
+    rows = [{key: json.dumps(value) if key in packed else value for key, value in one.items()} for one in RUNS]
+    rows = [{**row, **{key: str(row[key]).removesuffix("Z") for key in ("start_time", "end_time")}} for row in rows]
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        session = open_value(rows, lines=True)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (list_blocks(session), prompt_tokens(session)) == (list_blocks(whole), prompt_tokens(whole))
+    assert [request.sent_at for request in session.requests] == [request.sent_at for request in whole.requests]

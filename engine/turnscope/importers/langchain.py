@@ -1,4 +1,4 @@
-"""Messages of LangChain as JSON: `messages_to_dict`, `dumps`, `model_dump`, in a list or under `messages`. From the schema."""
+"""Messages of LangChain as JSON: `messages_to_dict`, `dumps`, `model_dump`, in a list or under `messages`."""
 
 from __future__ import annotations
 
@@ -89,5 +89,4 @@ IMPORTER = Importer(
     read,
     wants="messages with a LangChain `type` and `data`, `kwargs` or `content`",
     right="calls, results and usage of the dumps",
-    sample=False,
 )

@@ -57,7 +57,11 @@ def read(source: Source, entry: Entry) -> Thread:
     nodes = list(_make_nodes(stored, model, passed))
     prompts = any(node.messages and node.messages[0].role == "system" for node in nodes)
     lead = [NodeMessage("system", agent["system"], "system")] if as_text(agent.get("system")) and not prompts else []
-    lead += _make_memory(document, agent, [*lead, *(m for node in nodes for m in node.messages if m.role == "system")], builder)
+    memory = _make_memory(
+        document, agent, [*lead, *(m for node in nodes for m in node.messages if m.role == "system")], builder
+    )
+    stands = nodes[0].messages if nodes and nodes[0].messages and nodes[0].messages[0].role == "system" else lead
+    stands += memory
     named = {as_text(tool.get("id")): tool for tool in as_rows(document.get("tools"))}
     ids = agent.get("tool_ids")
     tools = [as_mapping(named.get(as_text(id))).get("json_schema") for id in (ids if isinstance(ids, list) else ())]
@@ -136,5 +140,5 @@ IMPORTER = Importer(
     suffixes=(".af", ".json"),
     wants="agent file with `agents` and `messages`",
     right="what is in the context, and what has left it; memory blocks",
-    version=2,
+    version=3,
 )

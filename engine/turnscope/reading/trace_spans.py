@@ -7,6 +7,7 @@ names. Spans also come from the databases of Phoenix and MLflow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -175,8 +176,11 @@ def is_run(value: Value) -> bool:
 
 
 def _convert_run(value: Value) -> TraceSpan:
-    """Convert a run. Its messages are LangChain's, dumped, or those of the API that was wrapped."""
-    extra, inputs, outputs = (as_mapping(value.get(key)) for key in ("extra", "inputs", "outputs"))
+    """Convert a run. Its messages are LangChain's, dumped, or those of the API that was wrapped.
+
+    Exports in bulk have objects as JSON texts. Times are UTC and do not say so.
+    """
+    extra, inputs, outputs = (as_mapping(_unpack_json(value.get(key))) for key in ("extra", "inputs", "outputs"))
     about, params = as_mapping(extra.get("metadata")), as_mapping(extra.get("invocation_params"))
     message = _find_message(outputs)
     details = as_mapping(message.get("response_metadata"))
@@ -205,9 +209,14 @@ def _convert_run(value: Value) -> TraceSpan:
     sessions = (as_text(about.get(key)) for key in ("thread_id", "session_id", "conversation_id"))
     attributes["session.id"] = next(filter(None, sessions), "")
     id, parent, trace = (_find_text(value, key) for key in ("id", "parent_run_id", "trace_id"))
-    started, ended = (_find_time(value, key) for key in ("start_time", "end_time"))
+    started, ended = (_parse_utc(value.get(key)) for key in ("start_time", "end_time"))
     name, error = _find_text(value, "name"), _find_text(value, "error")
     return TraceSpan(id, parent, trace or id, name, started, ended, attributes, [], error)
+
+
+def _parse_utc(value: Any) -> float | None:
+    named = isinstance(value, str) and re.search(r"(Z|[+-]\d\d:?\d\d)$", value)
+    return _parse_time(f"{value}+00:00" if isinstance(value, str) and not named and not value.isdecimal() else value)
 
 
 def _to_number(value: Any) -> Any:
