@@ -15,9 +15,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import ROOT
-from turnscope.cli import main, tap
+from turnscope.cli import context, main, tap
 from turnscope.cli import open as opening
 from turnscope.importers import Importer, Place
 from turnscope.planning.policy import parse
@@ -83,6 +84,10 @@ def files(tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(tap_server, "run_command", lambda *_: APP)
     monkeypatch.setattr(tap, "wait_until_interrupted", lambda: None)
     monkeypatch.setattr(tap, "PORT", 0)
+    monkeypatch.setattr(context, "wait", stop)
+    kept = data_folder.parent / "home" / ".claude" / "projects" / "p" / "session.jsonl"
+    kept.parent.mkdir(parents=True)
+    shutil.copy(SAMPLE, kept)
     folder = tmp_path / "work"
     for name in ("runs/latest.jsonl", "logs/a.jsonl", *OPENED):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +98,11 @@ def files(tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         archive.writestr("conversations.json", json.dumps([chat, {**chat, "id": "6f1d"}]))
     monkeypatch.chdir(folder)
     return folder
+
+
+def stop() -> None:
+    """End a command that would go on until Ctrl-C."""
+    raise click.exceptions.Exit(0)
 
 
 def split(shown: str) -> list[str]:

@@ -65,7 +65,12 @@ def command(
         if opened.key != last:
             last = opened.key
             write(CLEAR + _Shown(opened.trace, opened.overview, number, items).to_text())
-        time.sleep(POLL)
+        wait()
+
+
+def wait() -> None:
+    """Wait before the next look at a session that is followed."""
+    time.sleep(POLL)
 
 
 def _find_newest() -> Path:
