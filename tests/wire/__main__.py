@@ -2,7 +2,8 @@
 
 A line per run: main requests sent, found and exact; the share of characters equal in system, tools and messages (median, and
 the least); characters that were not sent; the first text that is missing. `-v` prints every request. With `--policies` the
-policies of the agents are held against what these did (`tests.wire.policies`).
+policies of the agents are held against what these did (`tests.wire.policies`); with `--side` the requests beside the
+conversation are counted and priced (`tests.wire.side`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from tests.wire import folders, open_run, policies
+from tests.wire import folders, open_run, policies, side
 from tests.wire.compare import PARTS, compare
 
 
@@ -21,6 +22,8 @@ def main(arguments: list[str]) -> int:
     paths = [Path(argument) for argument in arguments if not argument.startswith("-")]
     if "--policies" in arguments:
         return hold_policies(paths)
+    if "--side" in arguments:
+        return measure_side(paths)
     lost = 0
     print(f"{'run':<28}{'sent':>6}{'found':>6}{'exact':>6}  " + "".join(f"{part:>20}" for part in PARTS) + "   not sent")
     for folder in (found for path in paths for found in folders(path)):
@@ -55,6 +58,15 @@ def hold_policies(paths: list[Path]) -> int:
         print(policies.format_held(run.name, held))
         wrong += held.made != held.recorded
     return int(wrong > 0)
+
+
+def measure_side(paths: list[Path]) -> int:
+    """Print the table of requests beside the conversation."""
+    print(side.HEADING)
+    for folder in (found for path in paths for found in folders(path)):
+        with open_run(folder) as run:
+            print(*side.format_side(run.name, run), sep="\n")
+    return 0
 
 
 if __name__ == "__main__":

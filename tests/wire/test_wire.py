@@ -10,9 +10,10 @@ import pytest
 import turnscope
 from conftest import shared
 from turnscope.planning.policy import load
+from turnscope.session.model import Usage
 from turnscope.views.parameters import apply_changes
 
-from tests.wire import folders, open_run, policies
+from tests.wire import folders, open_run, policies, side
 from tests.wire.compare import Compared, compare, sessions
 from tests.wire.leaves import leaves
 
@@ -182,3 +183,26 @@ def test_another_threshold_makes_room_elsewhere() -> None:
         held = policies.hold_session(run, session, other, ("condense",))
     assert held.made != held.recorded
     assert min(held.equal["messages"]) < 0.9
+
+
+SIDE = {  # a run -> kind of request: how many there are, how many the log has, and their prompt tokens
+    "claude/B2-acwindow100k": {"conversation": (111, 111, 5_058_042), "count": (25, 0, 0), "summary": (11, 0, 708_859)},
+    "codex/B2-limit60k": {"conversation": (111, 111, 3_559_268), "summary": (10, 10, 620_027)},
+    "gemini/B2-thr0.1": {"conversation": (111, 111, 9_450_455), "loop check": (6, 0, 274_208)},
+    "opencode/B1-128k": {"conversation": (161, 161, 9_692_607), "summary": (7, 7, 93_897), "title": (1, 0, 564)},
+}
+
+
+@pytest.mark.parametrize("name", SIDE)
+def test_requests_beside_the_conversation_are_counted_and_priced(name: str) -> None:
+    with open_run(shared("data", "wire", *name.split("/"))) as run:
+        found = side.measure(run)
+    assert {one.kind: (one.requests, one.logged, one.prompt) for one in found} == SIDE[name]
+    assert found[0].kind == "conversation"
+    assert all((one.usd > 0) == (one.prompt > 0) for one in found)
+
+
+def test_a_model_without_a_price_is_priced_as_the_stand_in() -> None:
+    usage = Usage(input_tokens=1_000_000)
+    assert side.price("wire-model", usage) == side.price(side.STAND_IN, usage) == 3
+    assert side.price("gpt-5.5", usage) != 3
