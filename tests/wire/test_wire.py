@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,6 @@ def test_requests_beside_the_conversation_are_counted_and_priced(name: str) -> N
 
 
 def test_a_model_without_a_price_is_priced_as_the_stand_in() -> None:
-    usage = Usage(input_tokens=1_000_000)
-    assert side.price("wire-model", usage) == side.price(side.STAND_IN, usage) == 3
-    assert side.price("gpt-5.5", usage) != 3
+    usage = Usage(input_tokens=100_000)
+    assert side.price("wire-model", usage) == side.price(side.STAND_IN, usage) == Decimal("0.3")
+    assert side.price("gpt-5.5", usage) != Decimal("0.3")
