@@ -36,3 +36,11 @@ def test_nothing_breaks() -> None:
     odd = open_value({"conversations": [{**CHAT, "responses": [*SAID, response("4", "3", "tool", "x", 5)]}]})
     assert any("response of tool" in note.what for note in odd.notes)
     assert survives(EXPORT, count=40)
+
+
+def test_thoughts_apart_and_fields_that_are_not_read() -> None:
+    more = {"thinking_trace": "hm", "web_search_results": [{"url": "u"}], "file_attachments": [], "partial": False}
+    answer = {"response": response("2", "1", "assistant", "5", 3)["response"] | more}
+    session = open_value({"conversations": [{**CHAT, "responses": [SAID[0], answer]}]})
+    assert list_blocks(session)[1:] == [("assistant", "thinking", "hm"), ("assistant", "text", "5")]
+    assert session.notes[0].what[:45] == "1 record of kind 'field web_search_results' ("

@@ -7,7 +7,7 @@ from typing import Any
 
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
-from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, split_thinking
+from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_thinking, split_thinking
 from turnscope.reading.leaves import find_newest_leaf
 from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread
@@ -16,6 +16,10 @@ from turnscope.session.builder import Builder
 from turnscope.session.thread import Thread
 
 NAME = "grok"
+READ = {  # fields of a response that are read, or name things
+    *("_id", "conversation_id", "parent_response_id", "message", "sender", "create_time", "model", "thinking_trace"),
+    *("query_type", "query", "media_types", "leaf_response_id"),
+}
 Value = Mapping[str, Any]
 
 
@@ -58,7 +62,10 @@ def read(source: Source, entry: Entry) -> Thread:
 
 def _make_node(row: Value, times: Mapping[str, float | None], passed: SkippedRecords) -> Node:
     above, sender = as_text(row.get("parent_response_id")), as_text(row.get("sender")).lower()
-    blocks = join_blocks(split_thinking(as_text(row.get("message"))))
+    blocks = join_blocks([*make_thinking(as_text(row.get("thinking_trace"))), *split_thinking(as_text(row.get("message")))])
+    for key in (key for key in row if key not in READ):  # searches, attached files, steps of agents
+        if isinstance(row[key], (list, Mapping, str)) and row[key]:
+            passed.add(f"field {key}", row[key])
     node = Node(
         as_text(row.get("_id")), above if "parent_response_id" in row else None, [], _parse_date(row.get("create_time"))
     )
@@ -83,4 +90,5 @@ IMPORTER = Importer(
     wants="conversation with its `responses`",
     right="the tree with its branches",
     sample=False,
+    version=2,
 )
