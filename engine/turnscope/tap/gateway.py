@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ from turnscope.tap.apis import Upstreams, detect_api
 from turnscope.tap.recorder import Headers, Recorder
 
 CONNECT_SECONDS = 30.0
-KEPT_CONNECTIONS, KEPT_SECONDS = 64, 60.0  # idle connections to providers, and how long they stay open
+KEPT_SECONDS = 60.0  # how long idle connections to providers stay open
+REQUESTS_OF_CLIENT = 32  # requests at once that one HTTP client carries
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade "
     b"expect".split()
@@ -87,6 +89,14 @@ class _Passing:
     number: int = 0
 
 
+@dataclass(slots=True)
+class _Client:
+    """An HTTP client, and how many requests it carries. For each request it looks at all of its connections."""
+
+    http: httpx2.AsyncClient
+    running: int = 0
+
+
 class Gateway:
     """The application.
 
@@ -98,8 +108,8 @@ class Gateway:
 
     def __init__(self, upstreams: Upstreams, recorder: Recorder, access: Access) -> None:
         self.upstreams, self.recorder, self.access = upstreams, recorder, access
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEPT_SECONDS)
-        self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS), limits=limits)
+        self._clients: list[_Client] = []
+        self._trust = httpx2.create_ssl_context()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
@@ -125,9 +135,19 @@ class Gateway:
         passing = _Passing(api, target, headers, secrets, self.recorder.clock())
         await self._serve(passing, scope["method"], f"{target}?{query}" if query else target, receive, send)
 
+    def _find_client(self) -> _Client:
+        """Find a client with room for a request: the first one, so that idle connections are used again."""
+        found = next((each for each in self._clients if each.running < REQUESTS_OF_CLIENT), None)
+        if found is None:
+            found = _Client(_make_client(self._trust))
+            self._clients.append(found)
+        return found
+
     async def _serve(self, passing: _Passing, method: str, url: str, receive: Receive, send: Send) -> None:
         """Pass a request on until it is answered, or its client has gone."""
-        forward = asyncio.ensure_future(self._forward(passing, method, url, receive, send))
+        client = self._find_client()
+        client.running += 1
+        forward = asyncio.ensure_future(self._forward(client.http, passing, method, url, receive, send))
         gone = asyncio.ensure_future(_wait_until_gone(passing, receive))
         try:
             await asyncio.wait({forward, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -137,17 +157,20 @@ class Gateway:
                 forward.cancel()
                 with suppress(asyncio.CancelledError):
                     await forward
+            client.running -= 1
         if forward.cancelled():
             self._end(passing, "client gone", "the client closed the connection")
         elif (error := forward.exception()) is not None:
             raise error
 
-    async def _forward(self, passing: _Passing, method: str, url: str, receive: Receive, send: Send) -> None:
+    async def _forward(
+        self, client: httpx2.AsyncClient, passing: _Passing, method: str, url: str, receive: Receive, send: Send
+    ) -> None:
         try:
             request = _build_request(passing, method, url, self._read_body(passing, receive))
             if not _has_body(passing.headers):
                 self._begin(passing)
-            response = await self._client.send(request, stream=True)
+            response = await client.send(request, stream=True)
         except _ClientGone:
             self._end(passing, "client gone", "the client closed the connection before its request was whole")
             return
@@ -200,6 +223,11 @@ class Gateway:
         self._begin(passing)
         self.recorder.end(passing.number, outcome, why)
         passing.number = 0
+
+
+def _make_client(trust: ssl.SSLContext) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=REQUESTS_OF_CLIENT, keepalive_expiry=KEPT_SECONDS)
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS), limits=limits, verify=trust)
 
 
 async def _drain(passing: _Passing, receive: Receive) -> None:

@@ -156,7 +156,9 @@ def _wait(app: subprocess.Popen[bytes]) -> int:
 def _listen(host: str, port: int) -> socket.socket:
     bare = host.strip("[]")
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
-    listening = socket.socket(family)
+    listening = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # of such a one asyncio sends at once (TCP_NODELAY)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((bare, port))
