@@ -87,6 +87,14 @@ def read_codex(folder: Path, _run: Run) -> Mapping[str, Any]:
     return {"1.tokens": int(found[1])} if found else {}
 
 
+def read_gemini(folder: Path, _run: Run) -> Mapping[str, Any]:
+    """The share of the window at which the run's settings compress."""
+    file = folder / "settings.json"
+    settings = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    share = settings.get("model", {}).get("compressionThreshold")
+    return {"budget.share": share} if share else {}
+
+
 def choose_cline(run: Run) -> str:
     """Cline's policy, by what its newest compaction left: a summary, or prompts with notices, which no model wrote."""
     kept = (json.loads(file.read_text("utf-8"))["messages"] for file in run.transcripts.rglob("*.compaction.json"))
@@ -100,7 +108,8 @@ AGENTS: Mapping[str, Agent] = {
     "opencode": Agent("opencode", read_opencode),
     "pi": Agent("pi", read_pi),
     "qwen-code": Agent("qwen-code", lambda _folder, _run: {}),
-    "gemini-cli": Agent("gemini-cli-0.61", lambda _folder, _run: {}, ("truncate", "condense")),
+    "gemini-cli": Agent("gemini-cli-0.61", read_gemini, ("truncate", "condense")),
+    "mini-swe-agent": Agent("mini-swe-agent", lambda _folder, _run: {}, ("truncate",)),
     "cline-sdk": Agent(choose_cline, lambda _folder, _run: {}),
 }
 

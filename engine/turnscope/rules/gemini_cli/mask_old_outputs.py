@@ -57,11 +57,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return done
     because = f"outputs before the newest {params.protect:,} tokens have {gain:,}, at least {params.least:,}"
     facts: dict[str, Any] = {"tokens": gain, "outputs": len(old)}
-    recorded = recorded_compactions.find_recorded_edits(ctx, "truncate")
+    recorded = [edit for edit in recorded_compactions.find_recorded_edits(ctx, "truncate") if _fits(envelope, edit.span)]
     for edit in recorded or _build_masks(envelope, ctx, old, because, facts):
         envelope = yield edit
     stayed = (size for at, size in zip(old, found.sizes[first:last], strict=True) if envelope.find_piece(at).body is None)
     return Masked(found.at[last - 1] + 1, done.left + sum(stayed))
+
+
+def _fits(envelope: Envelope, span: Span | None) -> bool:
+    """Return whether a recorded mask can be followed: not where a summary of this policy stands for a part of it."""
+    if span is None or span.start >= span.stop:
+        return False
+    first, last = envelope.find_piece(span.start), envelope.find_piece(span.stop - 1)
+    return not (first.body and first.start < span.start) and not (last.body and last.stop > span.stop)
 
 
 def _build_masks(envelope: Envelope, ctx: Ctx, outputs: Sequence[int], because: str, facts: dict[str, Any]) -> Iterator[Edit]:

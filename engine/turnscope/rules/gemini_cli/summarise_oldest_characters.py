@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Annotated, NamedTuple
+from itertools import accumulate, groupby, pairwise
+from typing import Annotated, Any, NamedTuple
 
 from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary, get_summary
 from turnscope.envelope.conversation import build_result, find_replaceable, get_result_text, memoize
@@ -26,7 +26,10 @@ class Params:
 
 
 class _Sizes(NamedTuple):
-    sums: tuple[int, ...]  # characters of JSON of all messages before each
+    """The contents of a conversation: a message each, but all that a user or a tool says before an answer is one."""
+
+    starts: tuple[int, ...]
+    sums: tuple[int, ...]  # characters of JSON of all contents before each
     begins: tuple[bool, ...]
     open: tuple[bool, ...]
 
@@ -39,25 +42,29 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     prompt = _count_prompt(ctx)
     if prompt < ctx.budget.limit or ctx.previous is None:
         return
-    starts, sizes = ctx.index.messages, _measure(ctx)
-    there = count_before(starts, ctx.request.cut)
-    if not there:
-        return
+    sizes = _measure(ctx)
+    starts = sizes.starts
+    there = count_before(starts, ctx.request.cut) - 1  # the newest content is no part of the history yet
     begin, old, fresh = find_leading_summary(envelope, ctx)
     first = count_before(starts, fresh)
-    lengths = [b - a for a, b in zip(sizes.sums[first:there], sizes.sums[first + 1 : there + 1], strict=True)]
-    before = [port.count_units(get_summary(old))] if old else []
+    if there <= first:
+        return
+    lengths = [b - a for a, b in pairwise(sizes.sums[first : there + 1])]
+    before = [port.count_units(get_summary(old)), 0] if old else []
     index = port.find_split_point(
         [*before, *lengths],
-        [*(False for _ in before), *sizes.begins[first:there]],
+        [*((True, False) if old else ()), *sizes.begins[first:there]],
         sizes.open[there - 1],
         1 - params.keep,
     )
     index = max(0, index - len(before))
     because = f"the previous prompt had {prompt:,} tokens, the trigger is {ctx.budget.limit:,}"
-    facts = {"prompt": prompt, "mark": ctx.budget.limit, "messages": index, "of": there - first}
-    stop = starts[first + index] if first + index < there else ctx.request.cut
-    if index and ctx.count_tokens(begin, stop) > params.cap:
+    facts: dict[str, Any] = {"prompt": prompt, "mark": ctx.budget.limit, "messages": index, "of": there - first}
+    stop = starts[first + index]
+    if not index:
+        yield Edit("keep", f"{because}, but no prompt stands behind what could be summarised", facts=facts)
+        return
+    if ctx.count_tokens(begin, stop) > params.cap:
         how = SummaryOptions("summarise", cap=params.cap, shape="pair")
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     else:
@@ -87,9 +94,15 @@ def _count_prompt(ctx: Ctx) -> int:
 @memoize
 def _measure(session: Session, index: Index) -> _Sizes:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
-    contents = [port.build_content(m.role, session.blocks[m.start : m.stop]) for m in messages]
+    spans: list[tuple[str, int, int]] = []
+    for role, one in groupby(messages, key=lambda message: message.role):
+        group = list(one)
+        same = [(group[0].start, group[-1].stop)] if role == "user" else [(message.start, message.stop) for message in group]
+        spans += [(role, start, stop) for start, stop in same]
+    contents = [port.build_content(role, session.blocks[start:stop]) for role, start, stop in spans]
     sums = accumulate((port.count_units(port.write_json(content)) for content in contents), initial=0)
-    return _Sizes(tuple(sums), tuple(map(port.can_begin, contents)), tuple(map(port.is_open, contents)))
+    starts = tuple(start for _, start, _ in spans)
+    return _Sizes(starts, tuple(sums), tuple(map(port.can_begin, contents)), tuple(map(port.is_open, contents)))
 
 
 RULE = Rule(

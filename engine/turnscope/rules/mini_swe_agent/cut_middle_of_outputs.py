@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from turnscope.session.model import Edit, Span
 
 # Our wording.
 WARNING = "The output of the last command was too long. Use a command that prints less, or look at a part of it."
+CUT = re.compile(r'<output_head>|^\{\s*"returncode": -?\d+,\s*"output_head": ')  # in its own log: the template of 1, or of 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
         block = ctx.session.blocks[at]
         text = get_result_text(block)
-        if text is None or len(text) < params.most or envelope.find_piece(at).body is not None:
+        if text is None or len(text) < params.most or CUT.search(text) or envelope.find_piece(at).body is not None:
             continue
         gone = len(text) - params.most
         head, tail = text[: params.head], text[max(0, len(text) - params.tail) :]
