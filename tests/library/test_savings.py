@@ -51,7 +51,7 @@ def test_the_change_that_saves_most_is_named_with_what_it_loses(rows: tuple[Row,
     assert abs(found.usd - most) < Decimal("1e-20")  # added in another order
     assert (found.lost, found.refetch_usd) == (len(row.losses.hits), row.refetch_usd - record.refetch_usd)
     assert row.title in found.sentence
-    assert f"{found.lost} lost references" in found.sentence
+    assert f"{found.lost} lost reference" in found.sentence
 
 
 def test_what_saves_little_could_not_be_sent_or_has_no_price_is_no_change_to_make(rows: tuple[Row, ...]) -> None:

@@ -15,6 +15,7 @@ from hand_made import OPUS, call, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of
+from turnscope.envelope.identifiers import find_identifiers
 from turnscope.library.opening import load, replay
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
@@ -26,7 +27,6 @@ from turnscope.views.losses import (
     TextIndex,
     find_blocks,
     find_departures,
-    find_identifiers,
     find_losses,
     find_losses_of,
     find_references,

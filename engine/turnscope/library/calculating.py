@@ -33,6 +33,7 @@ CALCULATED_POLICIES = (
     "last-5-pairs",
     "clear-tool-results",
     "condense-oldest",
+    "extracts",
     "balanced",
     "claude-code",
     "codex",

@@ -31,7 +31,7 @@ from turnscope.views.losses import find_references
 from turnscope.views.replay_cost import bill_record
 from turnscope.views.savings import CANDIDATES, Saving, find_best_saving
 
-COMPARED_POLICIES = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
+COMPARED_POLICIES = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest", "extracts")
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
 MAX_REPLAYS = 32  # replays that are kept
 FORK_FROM = 6_000  # requests of all replays together, from which on a second process is worth it

@@ -9,13 +9,11 @@ session are read once for all policies.
 
 from __future__ import annotations
 
-import builtins
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, repeat
 from typing import NamedTuple
 
@@ -23,27 +21,14 @@ import numpy as np
 
 from turnscope.envelope.difference import find_changed_spans
 from turnscope.envelope.envelope import Chunk, Envelope
+from turnscope.envelope.identifiers import RUN, find_identifiers, find_quoted, remove_escapes, split_run
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Request, Session, Span, select_model_output
 
-MAX_IDENTIFIER = 120  # characters of an identifier, at most
 GRAM = 4  # bytes of a word by which the words that it is a part of are found
 FEW_TEXTS = 32  # texts that are read faster than chosen
 RAREST = 3  # words of a string by which texts are chosen; more cost more than they rule out
-# What every program calls says nothing of this one.
-_COMMON = frozenset(filter(str.islower, (*dir(builtins), "catch", "switch", "while")))
-_WORDS = re.compile(
-    r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
-    r"|\b[\w-]{3,}\.[a-z]{1,4}\b(?!\()"  # file names
-    r"|\b[A-Za-z]\w*_\w+\b|\b[A-Za-z]?[a-z]+[A-Z]\w+\b|\b[A-Za-z]\w{4,}(?=\()"  # names of code, ids of calls
-    r"|(?<![\w.])\d+\.\d{2,}\b|\b(?!(?:19|20)\d\d\b)\d{4,}\b"  # numbers, but for years
-)
-_RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
-_QUOTED = re.compile(
-    r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,80})'(?!\w)"
-)  # each begins with a literal character, which is fast
-_ESCAPES = re.compile(r"\\[ntr\"\\/]")  # in the JSON of a call's input
 _PLAIN_NUMBER = re.compile(r"\s*[-+]?[\d.,_]+\s*")
 _LINE = b"\n"
 # Of UTF-8 every byte beyond ASCII is part of a word.
@@ -113,7 +98,7 @@ class TextIndex:
     def add(self, raw: JSON) -> int:
         """Add what one block or part sends; returns its number."""
         text, number = "\n".join(_iter_strings(raw)), len(self.texts)
-        if (plain := _remove_escapes(text)) != text:
+        if (plain := remove_escapes(text)) != text:
             text += f"\n{plain}"  # identifiers are taken from texts without escapes
         self.texts.append(text)
         lists = map(self.numbers.__getitem__, {*_encode_words(text).split()})
@@ -193,28 +178,6 @@ def _encode_words(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass").translate(_BETWEEN_WORDS)
 
 
-def find_identifiers(text: str) -> set[str]:
-    """Find the identifiers in a text.
-
-    >>> sorted(find_identifiers("See src/app.py: parse_args() returns 4096 for `--all`."))
-    ['--all', '4096', 'parse_args', 'src/app.py']
-    >>> find_identifiers("for n in range(10):  # until 2026-03-10")
-    set()
-    """
-    plain = _remove_escapes(text)
-    return set().union(*map(_split_run, {*_RUN.findall(plain)}), _find_quoted(plain))
-
-
-def _remove_escapes(text: str) -> str:
-    return _ESCAPES.sub(" ", text) if "\\" in text else text
-
-
-def _find_quoted(plain: str) -> Iterator[str]:
-    """The strings in quotes, but for single words: these are no identifiers."""
-    quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))
-    return (text for text in quoted if not text.isalpha())
-
-
 @dataclass(slots=True)
 class _WantedIdentifiers:
     """Finds those identifiers of texts that are among the `wanted`: what `find_identifiers` finds of them, faster."""
@@ -227,23 +190,17 @@ class _WantedIdentifiers:
         """The wanted identifiers in a block."""
         if block.kind == "tool_use":
             return self.wanted & _find_block_identifiers(block)
-        plain = _remove_escapes(block.text)
+        plain = remove_escapes(block.text)
         encoded = plain.encode("utf-8", "surrogatepass").translate(_BETWEEN_RUNS)
         runs = {*encoded.replace(b"(", b"( ").split()}
         for run in runs - self.runs:
-            parts = map(_split_run, _RUN.findall(run.decode("utf-8", "surrogatepass")))
+            parts = map(split_run, RUN.findall(run.decode("utf-8", "surrogatepass")))
             if here := [word for word in chain.from_iterable(parts) if word in self.wanted]:
                 self.holding[run] = here
         self.runs |= runs
         found = set().union(*map(self.holding.__getitem__, self.holding.keys() & runs))
-        found.update(self.wanted.intersection(_find_quoted(plain)))
+        found.update(self.wanted.intersection(find_quoted(plain)))
         return found
-
-
-@lru_cache(maxsize=1 << 17)
-def _split_run(run: str) -> tuple[str, ...]:
-    """Find the identifiers in a run of characters. The same runs occur in many blocks, so the result is cached."""
-    return tuple(word for word in _WORDS.findall(run) if len(word) <= MAX_IDENTIFIER and word not in _COMMON)
 
 
 def _find_block_identifiers(block: Block) -> set[str]:

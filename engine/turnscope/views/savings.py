@@ -19,6 +19,7 @@ CANDIDATES = (
     "short-tool-results",
     "strip-thinking",
     "condense-oldest",
+    "extracts",
     "balanced",
     "reactive-75",
     "last-20-messages",

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from turnscope.envelope.identifiers import find_identifiers
 from turnscope.envelope.pieces import Decision
 from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.trace import Trace
@@ -22,7 +23,7 @@ from turnscope.session.model import Block, Session
 from turnscope.views import decision_log
 from turnscope.views.findings import CUT_ACTIONS
 from turnscope.views.labels import find_subject, label_block
-from turnscope.views.losses import LostReference, find_identifiers, find_losses_of
+from turnscope.views.losses import LostReference, find_losses_of
 from turnscope.views.overview import Overview
 from turnscope.views.request_summary import Cut, find_cuts
 from turnscope.views.window_cut_cost import CutCost, compute_cut_cost
