@@ -13,7 +13,7 @@ from turnscope.views import policy_traits
 from pages.parts import header, opening, policies, theme, widgets
 from pages.parts.formats import escape, shorten
 from pages.policies import list as policy_list
-from pages.policies import policy_page, strategies
+from pages.policies import on_sessions, policy_page, strategies
 
 SHEET = Path(__file__).parent / "browser" / "policies.css"
 MAX_PICKED = 20  # that an address names
@@ -35,6 +35,9 @@ def draw() -> None:
     if name and name not in known.policies:
         st.html(f'<div class="ts-card nothing" role="status"><b>There is no policy {escape(shorten(name, 60))} here.</b></div>')
         name = ""
+    if _is_on_sessions():
+        on_sessions.draw(known)
+        return
     found = _filter(traits)
     with st.container(key="policies-main"):
         left, right = st.columns([1, 1], gap="medium")
@@ -46,6 +49,26 @@ def draw() -> None:
         if name:
             policy_page.draw(known, next(each for each in traits if each.name == name))
         strategies.draw(known)
+
+
+def _is_on_sessions() -> bool:
+    """Whether the policies are measured on one's own sessions instead of listed; part of the address."""
+    views = {"list": "List", "sessions": "On your sessions"}
+    wanted = st.query_params.get("view", "")
+    chosen = st.segmented_control(
+        "Show",
+        [*views],
+        default=wanted if wanted in views else "list",
+        format_func=views.__getitem__,
+        key="policies.view",
+        label_visibility="collapsed",
+        required=True,
+    )
+    if chosen == "sessions":
+        st.query_params["view"] = chosen
+    else:
+        st.query_params.pop("view", None)
+    return chosen == "sessions"
 
 
 def _render_title(many: int) -> str:

@@ -29,11 +29,11 @@ def test_the_figures_of_one_session_are_those_of_its_comparison(folder: Path, ca
         assert float(table[row.policy]["cost"]) == pytest.approx(row.factor)
         assert float(table[row.policy]["lost"]) == pytest.approx(row.losses.rate)
         assert float(table[row.policy]["peak"]) == pytest.approx(row.peak[0])
-        assert float(table[row.policy]["from"]) == pytest.approx(row.factor), "of one session all draws are the same"
-    assert float(table["as-recorded"]["no cache"]) == 1.0
+        assert float(table[row.policy]["low"]) == pytest.approx(row.factor), "of one session all draws are the same"
+    assert float(table["as-recorded"]["uncached"]) == 1.0
     cut, whole = table["last-20-messages"], table["keep-everything"]
-    assert float(cut["no cache"]) < float(cut["cost"]), "it breaks the cache at every request"
-    assert float(cut["no cache"]) < float(whole["no cache"])
+    assert float(cut["uncached"]) < float(cut["cost"]), "it breaks the cache at every request"
+    assert float(cut["uncached"]) < float(whole["uncached"])
 
 
 def test_what_no_other_beats_is_marked_and_a_folder_without_sessions_says_so(

@@ -14,7 +14,7 @@ from turnscope.figures.charts import (
     to_html,
 )
 from turnscope.figures.forecasts import draw_front, draw_turns
-from turnscope.figures.policy_charts import Mark, draw_fill, draw_losses, draw_pareto, mark_policies
+from turnscope.figures.policy_charts import Mark, draw_fill, draw_losses, draw_pareto, draw_policy_table, mark_policies
 from turnscope.figures.spending import draw_spending, draw_trend
 from turnscope.palette import PALETTES, choose_ink
 from turnscope.views.columns import Measure, Unit
@@ -41,6 +41,7 @@ __all__ = [
     "draw_heatmap",
     "draw_losses",
     "draw_pareto",
+    "draw_policy_table",
     "draw_sawtooth",
     "draw_spending",
     "draw_trend",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.library.policy_table import PolicyRow
 from turnscope.numbering import format_request, number_request
 from turnscope.palette import PALETTES
 from turnscope.planning.assemble import AS_RECORDED
@@ -245,6 +246,59 @@ def draw_pareto(rows: Sequence[Row], best: Collection[str], theme: Theme = "dark
         ticktext=[f"×{each:g}" + (f"<br>{format_usd(float(base) * each)}" if base else "") for each in ticks],
     )
     return figure.update_yaxes(title="lost references", range=[-0.08 * top, 1.18 * top], rangemode="normal", **ticked)
+
+
+def draw_policy_table(table: Sequence[PolicyRow], best: Collection[str], theme: Theme = "dark", height: int = 420) -> go.Figure:
+    """Draw what policies cost over many sessions against what they lose: lower left is better, a line is the interval.
+
+    Args:
+        table: the rows.
+        best: names of those that no other one beats; they are named in the chart, as the record is.
+        theme: dark or light.
+        height: pixels.
+    """
+    palette, figure = PALETTES[theme], go.Figure()
+    figure.add_vline(x=1, line={"color": palette["border"], "width": 1})
+    others = [row for row in table if row.policy != AS_RECORDED]
+    groups = (
+        ("would be refused somewhere", palette["bad"], "x-thin-open", [row for row in others if row.unsent]),
+        ("fits", palette["faint"], "circle", [row for row in others if not row.unsent and row.policy not in best]),
+        ("no other one beats it", palette["accent"], "circle", [row for row in others if row.policy in best]),
+        ("as recorded", palette["text"], "cross", [row for row in table if row.policy == AS_RECORDED]),
+    )
+    for name, colour, symbol, rows in groups:
+        is_named = name in ("no other one beats it", "as recorded")
+        figure.add_scatter(
+            x=[row.cost for row in rows],
+            y=[row.lost for row in rows],
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [row.high - row.cost for row in rows],
+                "arrayminus": [row.cost - row.low for row in rows],
+                "color": colour,
+                "thickness": 1,
+                "width": 0,
+            },
+            mode="markers+text" if is_named else "markers",
+            text=[escape_label(row.policy) if is_named else "" for row in rows],
+            textposition="top right",
+            textfont={"color": palette["text"], "size": 11},
+            name=name,
+            marker={"color": colour, "symbol": symbol, "size": 9, "line": {"color": colour, "width": 1.5}},
+            opacity=1 if is_named else 0.65,
+            cliponaxis=False,
+            customdata=[(escape_label(row.policy), f"{row.low:.2f} to {row.high:.2f}") for row in rows],
+            hovertemplate="%{customdata[0]}<br>cost ×%{x:.2f} (%{customdata[1]})<br>%{y:.1%} lost<extra></extra>",
+        )
+    _style_figure(figure, theme, height, bottom=52)
+    low, high = min([0.5, *(row.low for row in table)]), max([2.0, *(row.high for row in table)])
+    ticks = _choose_factors(log10(low), log10(high))
+    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": -0.16})
+    figure.update_xaxes(
+        type="log", tickvals=ticks, ticktext=[f"×{each:g}" for each in ticks], title="cost, the record being ×1", tickangle=0
+    )
+    return figure.update_yaxes(title="lost references", tickformat=".0%", rangemode="tozero")
 
 
 def _choose_factors(low: float, high: float) -> list[float]:
