@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from turnscope import figures
 from turnscope.figures import charts
 from turnscope.library.index_queries import Spending
+from turnscope.library.policy_table import PolicyRow
 from turnscope.palette import PALETTES, choose_ink
 from turnscope.views import columns, request_summary, tables
 from turnscope.views.overview import CELLS, Marker, Overview, build_overview, list_turns
@@ -312,3 +313,19 @@ def test_spending_has_a_bar_for_each_day_week_or_month_and_names_real_dates() ->
     assert sum(many.data[-1].y) == 4 + 3 + 2 + 1
     assert not figures.draw_spending([]).data
     assert [*figures.draw_trend([("2026-01-05", 2), ("2026-01-12", 0)]).layout.xaxis.ticktext] == ["5 Jan<br>2026", "12 Jan"]
+
+
+def test_policies_over_sessions_are_points_with_their_intervals() -> None:
+    base = PolicyRow("p", 3, 0.8, 0.7, 0.95, 1.0, 0.02, 0.5, 0.0, 0.0, 1.0, ())
+    table = [
+        replace(base, policy="<b>best</b>"),
+        replace(base, policy="dear", cost=2.0, low=1.5, high=3.0),
+        replace(base, policy="refused", unsent=0.1),
+        replace(base, policy="as-recorded", cost=1.0, low=1.0, high=1.0),
+    ]
+    drawn = {each.name: each for each in figures.draw_policy_table(table, {"<b>best</b>", "as-recorded"}).data}
+    assert [list(drawn[name].x) for name in ("would be refused somewhere", "fits", "as recorded")] == [[0.8], [2.0], [1.0]]
+    best = drawn["no other one beats it"]
+    assert (best.error_x.array[0], best.error_x.arrayminus[0]) == pytest.approx((0.15, 0.1))
+    assert "<b>" not in best.text[0], "a name is text"
+    assert not any(drawn["fits"].text), "of the others the pointer tells the name"

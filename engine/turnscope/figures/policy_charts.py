@@ -267,28 +267,11 @@ def draw_policy_table(table: Sequence[PolicyRow], best: Collection[str], theme: 
         ("as recorded", palette["text"], "cross", [row for row in table if row.policy == AS_RECORDED]),
     )
     for name, colour, symbol, rows in groups:
-        is_named = name in ("no other one beats it", "as recorded")
         figure.add_scatter(
-            x=[row.cost for row in rows],
-            y=[row.lost for row in rows],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [row.high - row.cost for row in rows],
-                "arrayminus": [row.cost - row.low for row in rows],
-                "color": colour,
-                "thickness": 1,
-                "width": 0,
-            },
-            mode="markers+text" if is_named else "markers",
-            text=[escape_label(row.policy) if is_named else "" for row in rows],
-            textposition="top right",
-            textfont={"color": palette["text"], "size": 11},
+            **_place_rows(rows, colour, named=name in ("no other one beats it", "as recorded")),
             name=name,
+            textfont={"color": palette["text"], "size": 11},
             marker={"color": colour, "symbol": symbol, "size": 9, "line": {"color": colour, "width": 1.5}},
-            opacity=1 if is_named else 0.65,
-            cliponaxis=False,
-            customdata=[(escape_label(row.policy), f"{row.low:.2f} to {row.high:.2f}") for row in rows],
             hovertemplate="%{customdata[0]}<br>cost ×%{x:.2f} (%{customdata[1]})<br>%{y:.1%} lost<extra></extra>",
         )
     _style_figure(figure, theme, height, bottom=52)
@@ -299,6 +282,27 @@ def draw_policy_table(table: Sequence[PolicyRow], best: Collection[str], theme: 
         type="log", tickvals=ticks, ticktext=[f"×{each:g}" for each in ticks], title="cost, the record being ×1", tickangle=0
     )
     return figure.update_yaxes(title="lost references", tickformat=".0%", rangemode="tozero")
+
+
+def _place_rows(rows: Sequence[PolicyRow], colour: str, *, named: bool) -> dict[str, Any]:
+    """Points of a table with their intervals; with their names where `named`."""
+    bars = {
+        "array": [row.high - row.cost for row in rows],
+        "arrayminus": [row.cost - row.low for row in rows],
+        "type": "data",
+        "symmetric": False,
+    }
+    return {
+        "x": [row.cost for row in rows],
+        "y": [row.lost for row in rows],
+        "error_x": {**bars, "color": colour, "thickness": 1, "width": 0},
+        "mode": "markers+text" if named else "markers",
+        "text": [escape_label(row.policy) if named else "" for row in rows],
+        "textposition": "top right",
+        "opacity": 1 if named else 0.65,
+        "cliponaxis": False,
+        "customdata": [(escape_label(row.policy), f"{row.low:.2f} to {row.high:.2f}") for row in rows],
+    }
 
 
 def _choose_factors(low: float, high: float) -> list[float]:
