@@ -12,6 +12,7 @@ import pytest
 import turnscope
 from conftest import shared
 from formats import threads
+from turnscope.cli import main
 from turnscope.planning.render import build_body
 from turnscope.reading.followers import follow
 from turnscope.reading.registry import find_places
@@ -147,6 +148,28 @@ def test_streams_of_the_other_apis_are_joined(tmp_path: Path, api: str, body: An
     assert (session.blocks[0].text, session.blocks[-1].text) == ("go", "good")
     assert (request.usage.prompt_tokens, request.usage.output_tokens) == (30, 7)
     assert request.model in ("m-1", "g-1")
+
+
+CHAT_BODY = {"model": "m-1", "messages": [{"role": "user", "content": "go"}]}
+
+
+@pytest.mark.parametrize(
+    ("made", "source"),
+    [
+        (MADE[1:2] + MADE[3:], "anthropic-api"),
+        ([("openai-chat", CHAT_BODY, events(CHAT))], "openai-chat"),
+        ([("openai-responses", {"model": "m-1", "input": "go"}, events(RESPONSES))], "openai-responses"),
+        ([("gemini", {"contents": [GO]}, events(GEMINI))], "other-apis"),
+    ],
+)
+def test_a_log_exported_as_plain_calls_opens_as_the_same_session(made: Any, source: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "tap.jsonl", made)
+    assert main(["export", str(path), "--as", "calls", "--output", str(tmp_path / "calls.jsonl")]) == 0
+    (first,), (again,) = list_sessions(path), list_sessions(tmp_path / "calls.jsonl")
+    assert (again.source, again.blocks) == (source, first.blocks)
+    facts = [[(r.usage, r.cut, r.stop, r.attempts, r.sent_at, r.model) for r in each.requests] for each in (first, again)]
+    assert facts[0] == facts[1]
+    assert main(["export", str(tmp_path / "calls.jsonl"), "--as", "calls"]) == 2, "that is no log of a tap"
 
 
 def test_a_stream_of_responses_that_breaks_off_has_the_items_that_were_done(tmp_path: Path) -> None:

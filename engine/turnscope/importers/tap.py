@@ -33,7 +33,6 @@ ALONE = "alone"  # before the number of a conversation that no name joins to oth
 RUN = "run"  # the id of what a tool sent that the tap started, where its requests name no session
 COUNTING = "anthropic-count"
 SIDE_MESSAGES = 3  # a request without tools and with so few messages is a title, a check or a summary of a text
-_MODEL = re.compile(r"/models/([^/:]+):")
 _PROMPTS = {"anthropic-messages": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 _SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 SESSION_HEADERS = "x-claude-code-session-id session_id session-id x-session-id x-opencode-session conversation_id".split()
@@ -192,8 +191,7 @@ def _convert_call(call: TapCall, body: dict[str, Any], response: Any, chains: Re
         case "openai-responses":
             yield from chains.convert(body, find_response(response), {}, call.line)
         case _:
-            model = _MODEL.search(call.url)
-            yield google_calls.convert_call(body, google_calls.join_answer(response), call.line, model[1] if model else "")
+            yield google_calls.convert_call(body, google_calls.join_answer(response), call.line, call.model)
 
 
 def _complete(made: Call, call: TapCall, why: str) -> None:

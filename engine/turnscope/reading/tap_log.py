@@ -16,17 +16,20 @@ A call without an outcome is still running, or the tap was killed. The module in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.reading.source import Source
+from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Note
 
 MARK = "turnscope_tap"
 COMPLETE = "complete"
 FORMAT = 1
+_MODEL = re.compile(r"/models/([^/:]+):")  # Google names the model in the address
 
 
 @dataclass(slots=True)
@@ -46,6 +49,12 @@ class TapCall:
     outcome: str = ""
     why: str = ""
     trouble: str = ""
+
+    @property
+    def model(self) -> str:
+        """The model that the address names; "" = none."""
+        found = _MODEL.search(self.url)
+        return found[1] if found else ""
 
     @property
     def response(self) -> JSON:
@@ -97,6 +106,23 @@ def parse_tap_log(records: Iterable[tuple[Any, int]]) -> TapLog:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             log.notes.append(Note("error", line, f"the record is damaged and was skipped: {error!r}"))
     return log
+
+
+def encode_calls(log: TapLog) -> bytes:
+    """Encode a log as one of plain API calls, as JSON lines: each body as it was sent, whole, with what came back.
+
+    It opens as the logs of gateways and SDKs do. A request whose body is no JSON is left out.
+    """
+    return b"".join(dumps(record).encode("utf-8", "replace") + b"\n" for record in map(_describe_call, log.calls) if record)
+
+
+def _describe_call(call: TapCall) -> dict[str, JSON] | None:
+    body = parse_if_json(call.body)
+    if not isinstance(body, dict):
+        return None
+    about = {"sent_at": call.sent_at, "answered_at": call.ended_at, "method": "POST", "url": call.url, "status": call.status}
+    model = {"model": call.model} if call.model else {}
+    return {**about, **model, "request": body, "response": call.response}
 
 
 class _Reader:
