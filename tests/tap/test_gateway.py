@@ -143,6 +143,17 @@ def test_an_encoding_that_nobody_knows_passes_and_is_named_in_the_log(tmp_path: 
     assert "the encoding odd is not known" in read_call(tmp_path).why
 
 
+@pytest.mark.parametrize(("word", "trouble"), [("\ufffd".encode(), ""), (b"\xff", "the body holds bytes that are no UTF-8")])
+def test_bytes_that_are_no_text_are_named_and_a_character_that_stands_for_some_is_not(
+    tmp_path: Path, word: bytes, trouble: str
+) -> None:
+    body = BODY.replace(b"h\\u00e9llo", word)
+    with tapped(tmp_path, whole(ANSWER)) as (tap, upstream):
+        send(tap, body)
+    assert upstream.came[0][1] == body
+    assert (read_call(tmp_path).trouble, "\ufffd" in read_call(tmp_path).body) == (trouble, True)
+
+
 def test_bodies_of_twenty_megabytes_pass_and_are_recorded(tmp_path: Path) -> None:
     text = "".join(Random(1).choices("abcdefghij \n", k=20_000_000))
     body = json.dumps({"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}).encode()

@@ -194,14 +194,17 @@ class Recorder:
     def _begin(self, number: int, begun: dict[str, Any], body: bytes, secrets: tuple[str, ...]) -> None:
         self._open[number] = _Call(secrets)
         data, trouble = decode_all(body, begun["headers"].get("content-encoding", ""))
-        text = data.decode("utf-8", "replace")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text, trouble = data.decode("utf-8", "replace"), trouble or "the body holds bytes that are no UTF-8"
         parts = split_body(_mask(text, secrets))
         for at in range(1, len(parts), 2):
             parts[at] = self._keep_piece(parts[at])
         base, same = self._find_base(parts)
         kept: dict[str, Any] = {"from": base, "keep": same} if same else {}
-        if "\ufffd" in text or trouble:
-            kept["trouble"] = trouble or "the body holds bytes that are no UTF-8"
+        if trouble:
+            kept["trouble"] = trouble
         self._add(begun | kept | {"body": parts[same:]})
         self._bodies[number] = parts
         for old in [*self._bodies][:-KNOWN_BODIES]:
