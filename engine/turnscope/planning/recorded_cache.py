@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from turnscope.pricing.caches import CacheRules
@@ -108,19 +109,21 @@ class _Line:
         """Tokens of the newest entry that is alive and before the edit, near enough to be found."""
         now = get_times(request)[0]
         idle = 0.0 if now is None or self.used is None else now - self.used
-        alive = [entry for entry in self.entries if idle <= max(MINUTES, entry.lives)]
-        if edited is None:
-            return alive[-1].tokens if alive else 0
-        near = (e.tokens for e in alive if e.stop <= edited and request.cut - e.stop <= self.rules.lookback)
+        alive = (entry for entry in reversed(self.entries) if idle <= max(MINUTES, entry.lives))
+        newest = next(alive, None)
+        if edited is None or newest is None:
+            return newest.tokens if newest else 0
+        near = takewhile(lambda entry: request.cut - entry.stop <= self.rules.lookback, chain((newest,), alive))
         static = self.static or 2 * LEAST_LOSS  # not seen yet: some of it should be found
-        return max([*near, static if alive else 0])
+        return max([static, *(entry.tokens for entry in near if entry.stop <= edited)])
 
     def _advance(self, request: Request, usage: Usage) -> None:
         marked = self.rules.how == "marked"
         tokens = usage.cache_read_input_tokens + usage.cache_creation_input_tokens if marked else usage.prompt_tokens
         usual = next(iter(self.rules.lives.values()))
         lives = self.rules.lives.get("1h", usual) if self.hour else usual
-        self.entries, self.used = [*self.entries, _Entry(request.cut, tokens, lives)], get_times(request)[1]
+        self.entries.append(_Entry(request.cut, tokens, lives))
+        self.used = get_times(request)[1]
 
 
 def read_recorded_cache(session: Session, models: Mapping[str, tuple[CacheRules, int]]) -> RecordedCache:

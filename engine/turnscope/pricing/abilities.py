@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from turnscope.pricing.prices import PRICES, Prices
 
@@ -35,5 +36,10 @@ def takes_prefill(model: str, prices: Prices = PRICES) -> bool:
 
 
 def _parse_version(model: str, prices: Prices) -> tuple[str, tuple[int, int]]:
-    found = _CLAUDE.search(prices.find_facts(model).name) or _CLAUDE.search(model)
+    return _read_version(prices.find_facts(model).name, model)
+
+
+@lru_cache(maxsize=1024)
+def _read_version(name: str, model: str) -> tuple[str, tuple[int, int]]:
+    found = _CLAUDE.search(name) or _CLAUDE.search(model)
     return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -253,6 +253,8 @@ class Prices:
     overlay: Overlay = BUILT_IN
     evidence: tuple[WindowEvidence, ...] = ()  # of the session that is looked at
     chosen: tuple[ChosenWindow, ...] = ()  # what a person chose, of any session
+    # Facts of models of which there is evidence.
+    _shown: dict[tuple[str, str], ModelFacts] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find_facts(self, model: str, *, provider: str = "") -> ModelFacts:
         """Find what is known of a model. Unknown fields are None or ''. Never raises.
@@ -264,9 +266,13 @@ class Prices:
             model: The model's name, as any log or cloud writes it.
             provider: Who bills, as an id of genai-prices; '' = from the name.
         """
+        if (model, provider) in self._shown:
+            return self._shown[model, provider]
         known = _find(model, provider, self.overlay).facts
-        found = self.find_evidence(model)
-        return replace(known, window=found.window, source=f"{known.source}; {found.sentence}") if found else known
+        if found := self.find_evidence(model):
+            known = replace(known, window=found.window, source=f"{known.source}; {found.sentence}")
+            self._shown[model, provider] = known
+        return known
 
     def find_evidence(self, model: str, request: int | None = None) -> WindowEvidence | None:
         """Find how the window of a model in the session is known; None where the session did not ask it.
