@@ -14,7 +14,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.jan.messages import DENIED, DONE, Unit, add_files, drop_images, join_messages, repair_calls
-from turnscope.ports.jan.units import get_chat
+from turnscope.ports.jan.units import Chat, get_chat
 from turnscope.ports.rows import memoize_by_ledger
 from turnscope.reading.jan_threads import is_call
 from turnscope.session.index import Index
@@ -75,27 +75,48 @@ def _join(units: list[Unit], vision: bool) -> list[dict[str, Any]]:
     return join_messages(repair_calls(drop_images(files, vision)))
 
 
+@memoize_by_ledger
+def _get_whole(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[Edit | None]]:
+    """Return the edits of the first runs of `_find_changed`, of each as a whole, by `vision`."""
+    return {}
+
+
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request, for every run that is verbatim so far and must be changed."""
-    talk, known = get_chat(ctx), _get_edits(ctx)
+    talk, known, vision = get_chat(ctx), _get_edits(ctx), params.vision
     there = bisect_left(talk.starts, ctx.request.cut)
-    changed = _find_changed(ctx, params.vision)
-    begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
-    inside, made = None, list[Edit]()
-    for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
-        inside = inside if inside and inside.stop > talk.starts[start] else envelope.find_piece(talk.starts[start])
-        numbers = _find_verbatim(envelope, inside, talk.starts, range(start, min(stop, there)))
-        if not numbers:
+    changed, whole = _find_changed(ctx, vision), _get_whole(ctx).setdefault(vision, [])
+    at = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
+    end, made = bisect_left(changed, there, key=itemgetter(0)), list[Edit | None]()
+    while at < end:
+        start, stop = changed[at]
+        inside = envelope.find_piece(talk.starts[start])
+        # Runs that end inside a verbatim piece, and before the newest message, are changed as for every other request.
+        last = min(there - 1, bisect_left(talk.starts, inside.stop)) if inside.body is None else 0
+        count = bisect_right(changed, last, key=itemgetter(1))
+        whole += (_find_edit(talk, known, range(*run), ctx.request.cut, vision) for run in changed[len(whole) : count])
+        if count > at:
+            made += whole[at:count]
+            at = count
             continue
-        end = min(talk.units[numbers[-1]].stop, ctx.request.cut)
-        found = known.get((start, params.vision))
-        if found is None or found.end != end or found.numbers != numbers:
-            edit = _build_edit([talk.units[number] for number in numbers], end, params.vision)
-            found = known[start, params.vision] = _RunEdit(numbers, end, edit)
-        if found.edit is not None:
-            made.append(found.edit)
-    if made:
-        yield tuple(made)
+        if numbers := _find_verbatim(envelope, inside, talk.starts, range(start, min(stop, there))):
+            made.append(_find_edit(talk, known, numbers, ctx.request.cut, vision))
+        at += 1
+    if wanted := tuple(edit for edit in made if edit is not None):
+        yield wanted
+
+
+def _find_edit(
+    talk: Chat, known: dict[tuple[int, bool], _RunEdit], numbers: Sequence[int], cut: int, vision: bool
+) -> Edit | None:
+    """Return the edit of these messages of a run."""
+    start = numbers[0]
+    end = min(talk.units[numbers[-1]].stop, cut)
+    found = known.get((start, vision))
+    if found is None or found.end != end or found.numbers != numbers:
+        edit = _build_edit([talk.units[number] for number in numbers], end, vision)
+        found = known[start, vision] = _RunEdit(numbers, end, edit)
+    return found.edit
 
 
 def _find_verbatim(envelope: Envelope, first: Piece, starts: Sequence[int], numbers: range) -> Sequence[int]:
