@@ -183,7 +183,7 @@ class Recorder:
                     work = self._queue.get_nowait()
                 except Empty:
                     break
-            self._write()
+            self._do(self._write)
 
     def _do(self, work: Callable[[], None]) -> None:
         try:

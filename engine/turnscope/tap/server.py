@@ -184,4 +184,5 @@ def _wait_until_started(server: uvicorn.Server, thread: Thread) -> None:
 
 
 def _report(text: str) -> None:
-    print(f"turnscope tap: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a command's own message
+    with suppress(OSError, ValueError):  # nobody reads standard error any more
+        print(f"turnscope tap: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a command's own message
