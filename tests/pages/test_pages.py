@@ -334,6 +334,50 @@ def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: 
     assert laid == []
 
 
+def test_what_passes_a_tap_is_shown_while_it_passes(cold: None, app: AppTest, data_folder: Path) -> None:
+    from turnscope.tap.recorder import Recorder
+
+    recorder, said = Recorder(data_folder / "tap" / "agent.jsonl", ["agent"]), []
+
+    def ask(words: str) -> int:
+        said.append({"role": "user", "content": words})
+        body = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": said}
+        address = "http://localhost/v1/messages"
+        number = recorder.begin("anthropic-messages", address, [], [json.dumps(body).encode()], [], time.time())
+        wait_until_written(recorder.path, f'"call":{number},"api"')
+        return number
+
+    def answer(number: int, words: str) -> None:
+        content = [{"type": "text", "text": words}]
+        back = {"type": "message", "id": "m", "content": content, "usage": {"input_tokens": 40, "output_tokens": 5}}
+        recorder.answer(number, 200, [])
+        recorder.add(number, json.dumps(back).encode())
+        recorder.end(number, "complete")
+        said.append({"role": "assistant", "content": content})
+        wait_until_written(recorder.path, f'"call":{number},"outcome"')
+
+    answer(ask("look for the road"), "It is here.")
+    open_page(app, session=entry_id(recorder.path))
+    assert not app.exception
+    assert "look for the road" in bodies(app)
+    app.toggle(key="header-live").set_value(True).run()
+    number = ask("where does it lead?")
+    app.query_params["request"] = "1000000000"
+    app.run()
+    assert (not app.exception, app.query_params["request"]) == (True, "1")
+    answer(number, "To the sea.")
+    app.run()
+    assert "To the sea." in bodies(app)
+    recorder.close()
+
+
+def wait_until_written(path: Path, words: str) -> None:
+    end = time.monotonic() + 10
+    while words not in path.read_text("utf-8"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def test_a_search_is_narrowed_by_role_tool_and_request_and_turned_page_by_page(app: AppTest) -> None:
     open_page(app, session=FIRST, request="112")
     app.text_input(key="header-search").set_value("session").run()
