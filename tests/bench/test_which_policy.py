@@ -6,10 +6,12 @@ import csv
 import io
 from pathlib import Path
 
+import plot_policies
 import pytest
 import turnscope
 import which_policy
 from conftest import ROOT
+from turnscope.library.policy_table import build_table, find_best, table_to_csv
 
 NAMES = ("as-recorded", "keep-everything", "last-20-messages")
 
@@ -34,6 +36,13 @@ def test_the_figures_of_one_session_are_those_of_its_comparison(folder: Path, ca
     cut, whole = table["last-20-messages"], table["keep-everything"]
     assert float(cut["uncached"]) < float(cut["cost"]), "it breaks the cache at every request"
     assert float(cut["uncached"]) < float(whole["uncached"])
+
+
+def test_a_chart_is_made_of_the_numbers_of_the_table(folder: Path) -> None:
+    table = build_table(which_policy.measure_file(folder / "one.jsonl", NAMES))
+    again = plot_policies.read_table(table_to_csv(table).splitlines())
+    assert table_to_csv(again) == table_to_csv(table)
+    assert find_best(again) == find_best(table)
 
 
 def test_what_no_other_beats_is_marked_and_a_folder_without_sessions_says_so(
