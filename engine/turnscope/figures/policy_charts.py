@@ -298,7 +298,7 @@ def _place_rows(rows: Sequence[PolicyRow], colour: str, *, named: bool) -> dict[
         "error_x": {**bars, "color": colour, "thickness": 1, "width": 0},
         "mode": "markers+text" if named else "markers",
         "text": [escape_label(row.policy) if named else "" for row in rows],
-        "textposition": "top right",
+        "textposition": ["top right" if number % 2 else "bottom right" for number in range(len(rows))],  # neighbours stay apart
         "opacity": 1 if named else 0.65,
         "cliponaxis": False,
         "customdata": [(escape_label(row.policy), f"{row.low:.2f} to {row.high:.2f}") for row in rows],
