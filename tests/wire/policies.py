@@ -27,6 +27,7 @@ from turnscope.views.parameters import apply_changes
 from tests.wire import Run
 from tests.wire.compare import HEAD, PARTS, Rebuilt, compare_body, pair_requests, sessions
 
+REQUESTED = "requested by the user"  # how a policy says that it follows what the log shows
 SPOKEN = ("", "prompt", "answer", "tool")  # origins of messages that a person, a model or a tool said
 
 
@@ -42,7 +43,8 @@ class Agent(NamedTuple):
 class Held:
     """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal.
 
-    `stays`: for each compaction, which the policy then makes without what the log holds of it, whether the same blocks stay.
+    `requested`: recorded cuts that a person requested, by the log: the policy follows those at whatever size. `stays`: for each
+    compaction, which the policy then makes without what the log holds of it, whether the same blocks stay.
     """
 
     policy: str
@@ -50,6 +52,7 @@ class Held:
     made: tuple[int, ...]
     equal: Mapping[str, tuple[float, ...]]
     stays: Mapping[int, bool]
+    requested: tuple[int, ...] = ()
 
     @property
     def met(self) -> tuple[int, ...]:
@@ -137,7 +140,9 @@ def hold_session(run: Run, session: Session, policy: Policy, actions: Collection
     ]
     held = [compare_body(row, one) for row, one in pair_requests(run.main, rebuilt) if one]
     equal = {part: tuple(one.equal[part] for one in held) for part in PARTS}
-    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, hold_stays(session, policy))
+    requested = [n for n in sorted(recorded) if any(one.edit.because.startswith(REQUESTED) for one in trace.plans[n].decisions)]
+    stays = hold_stays(session, policy)
+    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, stays, tuple(requested))
 
 
 def hold_stays(session: Session, policy: Policy) -> Mapping[int, bool]:
@@ -174,12 +179,13 @@ def get_texts(piece: Piece) -> list[str]:
 
 
 def format_held(name: str, held: Held) -> str:
-    """A line: run, policy, cuts recorded, met and others, after how many the same stays, and the share of characters equal."""
+    """A line: run, policy, cuts (recorded, met, requested, others), after how many the same stays, the characters equal."""
     others, same = len(held.made) - len(held.met), f"{sum(held.stays.values())}/{len(held.stays)}"
     shares = "".join(f"{median(share):>11.1%} ({min(share):>6.1%})" for share in held.equal.values() if share)
-    return f"{name:<28}{held.policy:<24}{len(held.recorded):>9}{len(held.met):>6}{others:>7}{same:>8}  {shares}"
+    cuts = f"{len(held.recorded):>9}{len(held.met):>6}{len(held.requested):>10}{others:>7}{same:>8}"
+    return f"{name:<28}{held.policy:<24}{cuts}  {shares}"
 
 
-HEADING = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'others':>7}{'stays':>8}  " + "".join(
+HEADING = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'requested':>10}{'others':>7}{'stays':>8}  " + "".join(
     f"{part:>20}" for part in PARTS
 )

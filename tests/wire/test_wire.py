@@ -171,6 +171,7 @@ def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it
         held = policies.hold(folder, run)
     assert held
     assert held.recorded == held.made == requests
+    assert held.requested == (requests if name.endswith("/C") else ()), "the others are met by their size alone"
     assert all(held.stays.values()), "where it cuts by itself, the same is left"
     assert min(held.equal["messages"]) >= least
     assert sorted(held.equal["messages"])[len(held.equal["messages"]) // 20] >= 0.99, "but for a twentieth, all is equal"
@@ -207,3 +208,11 @@ def test_a_model_without_a_price_is_priced_as_the_stand_in() -> None:
     usage = Usage(input_tokens=100_000)
     assert side.price("wire-model", usage) == side.price(side.STAND_IN, usage) == Decimal("0.3")
     assert side.price("gpt-5.5", usage) != Decimal("0.3")
+
+
+def test_a_compaction_below_the_threshold_was_requested() -> None:
+    """Qwen Code's log does not say who did it: below the threshold it was no program."""
+    with open_run(shared("data", "wire", "qwen", "B1-100k")) as run:
+        session = max(sessions(run.transcripts), key=lambda one: len(one.requests))
+        held = policies.hold_session(run, session, apply_changes(load("qwen-code"), {"1.threshold": 0.9}), ("condense",))
+    assert held.requested == held.recorded == held.made

@@ -13,7 +13,7 @@ from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.gemini_cli.compression import build_content, write_json
+from turnscope.ports.gemini_cli.compression import write_json
 from turnscope.ports.qwen_code import compression as port
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Block, Edit, Session, Span
@@ -44,11 +44,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """
     last: int = -1 if ctx.state is None else ctx.state
     used, mark = recorded_compactions.count_previous_usage(ctx, last, 0), round(params.threshold * ctx.budget.limit)
-    if ctx.previous is None or used < mark:
-        return last
     seen = recorded_compactions.find_compactions(ctx)
+    requested = any(edit.facts.get("preTokens", mark) < mark for edit in seen)
+    if ctx.previous is None or (used < mark and not requested):
+        return last
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
     because = f"the last response came to {used:,} tokens, the threshold is {mark:,}"
+    if requested:
+        because = f"requested by the user: the log shows it at {used:,} tokens, below {mark:,}"
     if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
     begin, old, fresh = find_leading_summary(envelope, ctx)
@@ -79,7 +82,7 @@ def _read_session(session: Session, index: Index) -> _Read:
     starts, sizes, kinds = list[int](), list[int](), list[port.Kind]()
     for message in (session.messages[session.blocks[at].message] for at in index.messages):
         blocks = session.blocks[message.start : message.stop]
-        kind, size = _get_kind(message.role, blocks), len(write_json(build_content(message.role, blocks)))
+        kind, size = _get_kind(message.role, blocks), len(write_json([block.raw for block in blocks]))  # pictures with it
         if kinds and kind == kinds[-1] == "response":
             sizes[-1] += size
             continue
