@@ -35,7 +35,7 @@ class Params:
     """What stays, how large the extract may be, and when a cut pays."""
 
     keep: Annotated[int, "tokens of the newest messages to keep as they are"] = 12_000
-    extract: Annotated[int, "maximum tokens of the extract"] = 9_000
+    extract: Annotated[int, "maximum tokens of the extract"] = 10_000
     prompts: Annotated[int, "maximum tokens of the user's older texts to keep whole: the first one, then the newest"] = 8_000
     payback: Annotated[
         float, "cut once sending older work again has cost so many times what the cut costs (0 = as soon as there is some)"
