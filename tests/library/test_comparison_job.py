@@ -98,7 +98,6 @@ def compare_in_two(record: Trace) -> tuple[ComparisonJob, dict[str, tuple[Trace,
     return job, made, there
 
 
-@pytest.mark.thorough
 def test_rows_of_another_process_are_those_that_this_one_makes(record: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_job, "FORK_FROM", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)

@@ -271,7 +271,6 @@ def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_pa
     assert index_queries.search(path, "question")[0] == 12
 
 
-@pytest.mark.thorough
 def test_a_job_reads_in_processes_of_its_own_and_sums_up_what_failed(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
     job = IndexJob(path, library.find_sources(folder))

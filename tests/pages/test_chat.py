@@ -154,7 +154,6 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
     assert not app.chat_input[0].disabled
 
 
-@pytest.mark.thorough
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "first words")
     thread = store(data_folder).list()[0].id
@@ -173,7 +172,7 @@ def test_a_chat_that_is_not_known_is_a_new_one(app: AppTest, thread: str) -> Non
     assert "Say something." in bodies(app)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(every=7)
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
 def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppTest, data_folder: Path, fault: str) -> None:
     open_chat(app)
@@ -398,7 +397,6 @@ def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app
     assert len(session.observed) == 4, "condensed, edited; restored, put back as it was"
 
 
-@pytest.mark.thorough
 def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
     say(say(say(open_chat(app), "one"), "two"), "three")
     press_newest(app, "chat.condense_now")

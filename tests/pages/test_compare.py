@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@pytest.mark.thorough
 def test_two_versions_of_one_agent_are_put_side_by_side(app: AppTest) -> None:
     app.query_params["session"] = "cache-goes-cold"
     app.query_params["policies"] = "claude-code,claude-code-2.1.330,last-5-pairs"
@@ -33,7 +32,6 @@ def test_two_versions_of_one_agent_are_put_side_by_side(app: AppTest) -> None:
     assert not any(column in frame.value for frame in app.dataframe), "they are of two systems"
 
 
-@pytest.mark.thorough
 def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(savings, "CANDIDATES", ("condense-oldest",))
     app.query_params["session"] = "cache-goes-cold"

@@ -61,7 +61,6 @@ def wait(app: AppTest) -> AppTest:
     return app.run()
 
 
-@pytest.mark.thorough
 def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_to_its_block(app: AppTest, claude: Path) -> None:
     library_page(app)
     assert not app.exception
