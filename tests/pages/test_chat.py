@@ -314,7 +314,6 @@ def test_a_chat_opens_on_every_other_page(app: AppTest, page: str) -> None:
     assert "2 requests" in bodies(app)
 
 
-@pytest.mark.thorough
 def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: AppTest, data_folder: Path) -> None:
     say(open_chat(app), "hello")
     thread = app.query_params["thread"]
@@ -366,7 +365,6 @@ def press_newest(app: AppTest, start: str) -> AppTest:
     return wait_for_turns(app)
 
 
-@pytest.mark.thorough
 def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app: AppTest, data_folder: Path) -> None:
     open_chat(app)
     for n in range(4):
