@@ -26,7 +26,7 @@ def draw() -> None:
         shown = documentation.read_page(documentation.FIRST)
     contents, text = st.columns([1, 4], gap="large")
     contents.html(_list_pages(shown.name))
-    text.html(f'<article class="help-text">{shown.html}</article>')
+    text.html(f'<article class="help-text {theme.get_theme()}">{shown.html}</article>')
 
 
 def _list_pages(shown: str) -> str:

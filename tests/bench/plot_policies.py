@@ -1,7 +1,7 @@
 """The chart of `which_policy.py`, in both themes: `python tests/bench/plot_policies.py TABLE.csv [FOLDER]`.
 
 Reads what `which_policy.py --csv` printed and writes `which-policy-dark.webp` and `which-policy-light.webp` into a folder
-(default: `.readme`), as the page Policies draws them. Wants Chromium.
+(default: that of the documentation), as the page Policies draws them. Wants Chromium.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def draw(table: Sequence[PolicyRow], folder: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     table, *more = arguments
-    folder = Path(more[0] if more else ROOT / ".readme")
+    folder = Path(more[0] if more else ROOT / "engine" / "turnscope" / "docs")
     draw(read_table(Path(table).read_text(encoding="utf-8").splitlines()), folder)
     return 0
 

@@ -8,24 +8,24 @@ import pytest
 import which_policy
 from conftest import shared
 from turnscope.library.discovery import find_sources
+from turnscope.library.policy_table import MeasuredSession, sum_up
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[which_policy.Measured]:
+def measured() -> list[MeasuredSession]:
     folder: Path = shared("data/open/claude-code")
     return [
         row for path in sorted(find_sources(folder)) for row in which_policy.measure_file(path, ["as-recorded", "extracts"])
     ]
 
 
-def test_it_costs_a_fifth_less_than_the_record_and_loses_less(measured: list[which_policy.Measured]) -> None:
+def test_it_costs_a_fifth_less_than_the_record_and_loses_less(measured: list[MeasuredSession]) -> None:
     rows = [row for row in measured if row.policy == "extracts"]
     record = [row for row in measured if row.policy == "as-recorded"]
-    lost, was = (sum(row.hits for row in each) / sum(row.uses for row in each) for each in (rows, record))
-    assert which_policy.compute_factor(rows) <= 0.8
-    assert lost <= min(0.012, was)
+    assert sum_up(rows).cost <= 0.8
+    assert sum_up(rows).lost <= min(0.012, sum_up(record).lost)
 
 
-def test_every_request_can_be_sent_and_no_model_is_called(measured: list[which_policy.Measured]) -> None:
+def test_every_request_can_be_sent_and_no_model_is_called(measured: list[MeasuredSession]) -> None:
     assert {(row.unsent, row.calls) for row in measured if row.policy == "extracts"} == {(0, 0)}
     assert max(row.peak for row in measured if row.policy == "extracts") < 0.9

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+from turnscope.views import documentation
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -24,3 +27,8 @@ def test_an_unknown_page_says_so_and_shows_the_contents(app: AppTest) -> None:
     app.run()
     assert not app.exception
     assert "documentation" in "".join(block.proto.body for block in app.get("html"))
+
+
+def test_a_picture_of_a_page_is_in_it_once_for_each_theme() -> None:
+    html = documentation.read_page("which-policy").html
+    assert re.findall(r'<img src="data:image/webp;base64,[\w+/=]+" alt="[^"]+" class="(\w+)"', html) == ["light", "dark"]

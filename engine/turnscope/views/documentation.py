@@ -7,6 +7,7 @@ outside the package become plain text.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from turnscope.errors import UnknownEntry
 FOLDER = Path(__file__).resolve().parents[1] / "docs"
 FIRST = "README"
 POLICIES = "../planning/policies/README.md"  # shown by the page about policies
+DARK = "gh-dark-mode-only"  # behind the address of a picture: GitHub shows it in its dark theme alone, and so does the app
 _COMMENT = re.compile(r"^<!-- .* -->$", re.MULTILINE)  # marks where a generated part begins or ends
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([a-z-]+)\.md\)", re.MULTILINE)
 
@@ -68,9 +70,18 @@ def _render(text: str) -> str:
             if child.type == "link_open":
                 child.attrSet("href", _resolve(str(child.attrGet("href") or "")))
                 child.attrSet("target", "_self")
+            elif child.type == "image":
+                name, _, mode = str(child.attrGet("src") or "").partition("#")
+                child.attrSet("src", _embed(name))
+                child.attrSet("class", "dark" if mode == DARK else "light")
     found: list[Token] = tokens
     html: str = parser.renderer.render(found, parser.options, {})
     return html
+
+
+def _embed(name: str) -> str:
+    """A picture beside the pages as an address that holds it."""
+    return f"data:image/webp;base64,{b64encode((FOLDER / name).read_bytes()).decode()}"
 
 
 def _make_anchor(heading: str) -> str:
