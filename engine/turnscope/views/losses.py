@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
+import ahocorasick
 import numpy as np
+import numpy.typing as npt
 
 from turnscope.envelope.difference import find_changed_spans
 from turnscope.envelope.envelope import Chunk, Envelope
@@ -26,14 +28,10 @@ from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Request, Session, Span, select_model_output
 
-GRAM = 4  # bytes of a word by which the words that it is a part of are found
-FEW_TEXTS = 32  # texts that are read faster than chosen
-RAREST = 3  # words of a string by which texts are chosen; more cost more than they rule out
 _PLAIN_NUMBER = re.compile(r"\s*[-+]?[\d.,_]+\s*")
-_LINE = b"\n"
 # Of UTF-8 every byte beyond ASCII is part of a word.
-_BETWEEN_WORDS = bytes(n if n >= 128 or chr(n).isalnum() or chr(n) == "_" else 32 for n in range(256))
 _BETWEEN_RUNS = bytes(n if n >= 128 or chr(n).isalnum() or chr(n) in "_.@+~/-(" else 32 for n in range(256))  # of `_RUN`
+Numbers = npt.NDArray[np.int32]
 
 
 class LostReference(NamedTuple):
@@ -80,73 +78,38 @@ class Losses:
         return tuple(found)
 
 
-@dataclass(slots=True)
-class TextIndex:
-    """Texts as they are sent, by the words in them, so that those which may hold a string are found without reading all.
+class StringSearch:
+    """Finds those of some strings that a text holds, also inside longer words: all of them in one pass over the text.
 
     Attributes:
-        texts: the texts, by number.
-        numbers: of the texts that have each word, in UTF-8.
+        strings: the strings, by number.
+
+    Args:
+        strings: the strings.
+
+    >>> sorted(StringSearch(["app.py", "app", "run"]).find({"path": "src/app.py"}))
+    [0, 1]
     """
 
-    texts: list[str] = field(default_factory=list)
-    numbers: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _lines: dict[bytes, list[bytes]] = field(default_factory=dict)  # words between line ends, by each run of `GRAM` bytes
-    _short: dict[bytes, list[bytes]] = field(default_factory=dict)  # words that a part of fewer bytes is in
-    _selected: dict[str, Sequence[int]] = field(default_factory=dict)
+    def __init__(self, strings: Iterable[str]) -> None:
+        self.strings = (*strings,)
+        # Indentation stands in so many places that one search for each width is faster.
+        self._spaces = [(number, string) for number, string in enumerate(self.strings) if string.isspace()]
+        self._automaton = ahocorasick.Automaton()
+        for number, string in enumerate(self.strings):
+            if not string.isspace():
+                self._automaton.add_word(string, number)
+        self._automaton.make_automaton()
 
-    def add(self, raw: JSON) -> int:
-        """Add what one block or part sends; returns its number."""
-        text, number = "\n".join(_iter_strings(raw)), len(self.texts)
+    def find(self, raw: JSON) -> frozenset[int]:
+        """The numbers of the strings in what a block or part sends, with and without its escapes."""
+        text = "\n".join(_iter_strings(raw))
         if (plain := remove_escapes(text)) != text:
             text += f"\n{plain}"  # identifiers are taken from texts without escapes
-        self.texts.append(text)
-        lists = map(self.numbers.__getitem__, {*_encode_words(text).split()})
-        deque(map(list.append, lists, repeat(number)), maxlen=0)  # a loop without a step in Python: half the time
-        self._lines.clear()
-        self._short.clear()
-        self._selected.clear()
-        return number
-
-    def select(self, string: str) -> Sequence[int]:
-        """The numbers of all texts that hold a string, also inside a longer word, and of some that do not; in order."""
-        found = self._selected.get(string)
-        if found is None:
-            found = self._selected[string] = self._select(string)
-        return found
-
-    def _select(self, string: str) -> Sequence[int]:
-        """The texts with the words inside a string; where it has none, with words that go on from those at its two ends."""
-        first, *inside = _split_words(string)
-        last = inside.pop() if inside else None
-        exact: list[Sequence[int]] = [self.numbers.get(word, []) for word in inside if word]
-        found: list[Iterable[int]] = [*sorted(exact, key=len)[:RAREST]]
-        if not found:
-            ends = (first,) if last is None else (first and first + _LINE, last and _LINE + last)
-            longest = sorted(filter(None, ends), key=len, reverse=True)
-            parts = [part for part in longest if len(part) >= GRAM] or longest[:1]
-            found = [chain.from_iterable(map(self.numbers.__getitem__, self._iter_containing(part))) for part in parts]
-        if not found:
-            return range(len(self.texts))
-        chosen = set(found[0])
-        for other in found[1:]:
-            if len(chosen) <= FEW_TEXTS:
-                break
-            chosen.intersection_update(other)
-        return sorted(chosen)
-
-    def _iter_containing(self, part: bytes) -> Iterable[bytes]:
-        """The words that a part of a word is in; with a line end before or after it, those that begin or end with it."""
-        if len(part) < GRAM:
-            if part not in self._short:
-                self._short[part] = [word for word in self.numbers if part in _LINE + word + _LINE]
-            return self._short[part]
-        if not self._lines:  # built when it is first needed
-            for line in (_LINE + word + _LINE for word in self.numbers):
-                for run in _iter_runs(line):
-                    self._lines.setdefault(run, []).append(line)
-        lines = min((self._lines.get(run, []) for run in _iter_runs(part)), key=len)
-        return (line[1:-1] for line in lines if part in line)
+        found = {number for number, string in self._spaces if string in text}
+        if len(self._automaton):
+            found.update(map(itemgetter(1), self._automaton.iter(text)))
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +119,14 @@ class References:
     Attributes:
         places: blocks of which each is an identifier, in order.
         uses: by request, the identifiers that its answer reuses, each with the first block of the answer that has it.
-        texts: the texts of all blocks, by address.
+        reused: all reused identifiers, by number.
+        held: by block that a request may have, those that it holds.
     """
 
     places: Mapping[str, Sequence[int]]
     uses: tuple[Mapping[str, int], ...]
-    texts: TextIndex = field(default_factory=TextIndex)
-
-
-def _iter_runs(line: bytes) -> Iterable[bytes]:
-    return {line[at : at + GRAM] for at in range(len(line) - GRAM + 1)}
-
-
-def _split_words(text: str) -> list[bytes]:
-    """The words of a text in UTF-8; b"" between two characters that are in none."""
-    return _encode_words(text).split(b" ")
-
-
-def _encode_words(text: str) -> bytes:
-    """A text in UTF-8 with a space for each character that is in no word."""
-    return text.encode("utf-8", "surrogatepass").translate(_BETWEEN_WORDS)
+    reused: Sequence[str] = ()
+    held: Mapping[int, Numbers] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -245,9 +196,8 @@ def find_references(session: Session) -> References:
     wanted = {word for has in answers for word in has}
     places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
-    texts, reader = TextIndex(), _WantedIdentifiers(wanted)
+    reader = _WantedIdentifiers(wanted)
     for block in session.blocks:
-        texts.add(block.raw)
         here = wanted & known[block.at] if block.at in known else reader.find(block)
         for word in here:
             places[word].append(block.at)
@@ -257,7 +207,15 @@ def find_references(session: Session) -> References:
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)
     )
-    return References(places, uses, texts)
+    reused = tuple(dict.fromkeys(chain.from_iterable(uses)))
+    return References(places, uses, reused, _find_held(reused, session.blocks))
+
+
+def _find_held(strings: Sequence[str], blocks: Iterable[Block]) -> dict[int, Numbers]:
+    """The numbers of the strings that blocks hold, by address."""
+    search = StringSearch(strings)
+    found = ((block.at, search.find(block.raw)) for block in blocks)
+    return {at: np.fromiter(numbers, np.int32, len(numbers)) for at, numbers in found}
 
 
 def _read_answer(session: Session, request: Request) -> dict[int, set[str]]:
@@ -305,24 +263,23 @@ def find_losses_of(trace: Trace, requests: range, blocks: Collection[int]) -> li
     """
     if not requests or not blocks:
         return []
-    session, plans, texts = trace.session, [trace.plans[n] for n in requests], TextIndex()
-    shown, start = np.zeros(len(session.blocks), dtype=bool), min(blocks)
-    for _, here in _iter_shown(plans, len(shown)):
-        shown |= np.frombuffer(here, dtype=bool)
-    for block, stands in zip(session.blocks, shown.tolist(), strict=True):
-        texts.add(block.raw if stands else None)
-    read = [block for block in session.blocks[: plans[-1].request.cut] if block.at >= start or shown[block.at]]
+    session, plans = trace.session, [trace.plans[n] for n in requests]
+    shown = np.zeros(len(session.blocks), dtype=bool)
+    for _, come, _ in _iter_changes(plans, len(shown)):
+        shown[come] = True
     picked = [session.requests[n] for n in requests]
-    return _find_hits(session, plans, _find_references_to(session, picked, blocks, read, texts))
+    return _find_hits(session, plans, _find_references_to(session, picked, blocks, shown))
 
 
 def _find_references_to(
-    session: Session, picked: Sequence[Request], blocks: Collection[int], read: Iterable[Block], texts: TextIndex
+    session: Session, picked: Sequence[Request], blocks: Collection[int], shown: npt.NDArray[np.bool_]
 ) -> References:
     """The references of some answers of which the last earlier place is one of `blocks`.
 
-    `read`: what may hold the last place, or a shown one. `texts`: of all blocks that are shown, by address.
+    `shown`: by block, whether any of their requests has it.
     """
+    start = min(blocks)
+    read = [block for block in session.blocks[: picked[-1].cut] if block.at >= start or shown[block.at]]
     answers = [_find_answer_words(session, request, _read_answer(session, request)) for request in picked]
     reader = _WantedIdentifiers({word for has in answers for word in has})
     places: dict[str, list[int]] = {word: [] for word in reader.wanted}
@@ -339,9 +296,10 @@ def _find_references_to(
     ]
     pairs = [*zip(picked, uses, strict=True)]
     derived = {word for request, has in pairs for word in has if first.get(word, request.cut) >= request.cut}
-    first |= dict.fromkeys(_find_in_sources(session, derived, min(blocks)), -1)
-    held = ({word: at for word, at in has.items() if first.get(word, request.cut) < request.cut} for request, has in pairs)
-    return References(places, tuple(held), texts)
+    first |= dict.fromkeys(_find_in_sources(session, derived, start), -1)
+    held = [{word: at for word, at in has.items() if first.get(word, request.cut) < request.cut} for request, has in pairs]
+    reused = tuple(dict.fromkeys(chain.from_iterable(held)))
+    return References(places, tuple(held), reused, _find_held(reused, (block for block in session.blocks if shown[block.at])))
 
 
 def _find_last(places: Sequence[int], cut: int) -> int:
@@ -362,87 +320,76 @@ def _find_in_sources(session: Session, words: set[str], stop: int) -> set[str]:
 
 def _find_hits(session: Session, plans: Iterable[Plan], used: References) -> list[LostReference]:
     """The lost references of requests. `used.uses`: of these requests."""
-    missing = (
-        (plan, [*_find_missing(plan, shown, words, used)])
-        for (plan, shown), words in zip(_iter_shown(plans, len(session.blocks)), used.uses, strict=False)
-        if words
-    )
-    placeholders = _Placeholders(session)
-    carried = [(placeholders.list_numbers(plan.seen), hits) for plan, hits in missing if hits]
-    return [hit for numbers, found in carried for hit in found if not placeholders.has_text(numbers, hit.text)]
-
-
-def _find_missing(plan: Plan, shown: bytearray, words: Mapping[str, int], used: References) -> Iterator[LostReference]:
-    """The identifiers that stand in no block which the request has verbatim (`shown`)."""
-    cut, texts = plan.request.cut, used.texts.texts
-    for word, answer in words.items():
-        places = used.places[word]
-        if _find_present(shown, places, last := bisect_left(places, cut) - 1) >= 0:
+    numbers = {word: number for number, word in enumerate(used.reused)}
+    if not numbers:
+        return []
+    hits, placeholders = list[LostReference](), _Placeholders(session, used.held, StringSearch(used.reused))
+    carriers = np.zeros(len(numbers), np.int32)  # how many blocks that hold each word the request has verbatim
+    more, less = np.int32(1), np.int32(-1)  # of the same type: else adding is slow
+    for (plan, come, gone), words in zip(_iter_changes(plans, len(session.blocks)), used.uses, strict=False):
+        for blocks, change in ((come, more), (gone, less)):
+            if blocks:
+                np.add.at(carriers, np.concatenate([used.held[at] for at in blocks]), change)
+        reused = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
+        if not (missing := reused[carriers[reused] == 0].tolist()):
             continue
-        chosen = used.texts.select(word)
-        present = _find_present(shown, chosen, bisect_left(chosen, cut) - 1)
-        while present >= 0 and word not in texts[chosen[present]]:
-            present = _find_present(shown, chosen, present - 1)
-        if present < 0:
-            block = places[last]
+        lost = {*missing}.difference(*placeholders.list_strings(plan.seen))
+        for word in (used.reused[number] for number in missing if number in lost):
+            block = _find_last(used.places[word], plan.request.cut)
             by = plan.after.find_piece(block).by
-            yield LostReference(request=plan.request.n, text=word, answer=answer, block=block, by=by)
+            hits.append(LostReference(request=plan.request.n, text=word, answer=words[word], block=block, by=by))
+    return hits
 
 
-def _find_present(shown: bytearray, places: Sequence[int], last: int) -> int:
-    """The last of the first `last` + 1 places that is shown, by its number; -1 where none is."""
-    while last >= 0 and not shown[at := places[last]]:
-        last = bisect_left(places, shown.rfind(1, 0, at) + 1, 0, last) - 1
-    return last
-
-
-def _iter_shown(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, bytearray]]:
-    """Yield each plan with a byte per block: 1 = the request has it verbatim. The bytes change with the next plan."""
-    before, shown = Envelope(), bytearray(blocks)
+def _iter_changes(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, list[int], list[int]]]:
+    """Yield each plan with the blocks that its request has verbatim and the one before it has not, and the other way round."""
+    before, shown = Envelope(), np.zeros(blocks, dtype=bool)
     for plan in plans:
-        for span in find_changed_spans(before, plan.seen):
-            for piece in plan.seen.iter_pieces(span):
-                start, stop = max(piece.start, span.start), min(piece.stop, span.stop)
-                shown[start:stop] = (b"\0" if piece.body is not None else b"\1") * (stop - start)
-        before = plan.seen
-        yield plan, shown
+        spans = find_changed_spans(before, before := plan.seen)
+        start, stop = min((span.start for span in spans), default=0), max((span.stop for span in spans), default=0)
+        was = shown[start:stop].copy()
+        for span in spans:
+            for piece in before.iter_pieces(span):
+                shown[max(piece.start, span.start) : min(piece.stop, span.stop)] = piece.body is None
+        changed = np.flatnonzero(shown[start:stop] != was) + start
+        come = shown[changed]
+        yield plan, changed[come].tolist(), changed[~come].tolist()
 
 
 @dataclass(slots=True)
 class _Placeholders:
-    """The texts of placeholders. Requests share chunks, so each chunk is read once, and so is a text that many parts have."""
+    """The strings in placeholders. Requests share chunks, so each chunk is read once, and so is a text that many parts have."""
 
     session: Session
-    texts: TextIndex = field(default_factory=TextIndex)
-    chunks: dict[int, tuple[Chunk, frozenset[int]]] = field(default_factory=dict)
-    parts: dict[object, tuple[Part, int]] = field(default_factory=dict)  # by text or block; a structured one by its id
+    held: Mapping[int, Numbers]
+    search: StringSearch
+    chunks: dict[int, tuple[Chunk, frozenset[int]]] = field(default_factory=dict)  # of the last envelope
+    parts: dict[object, tuple[Part, frozenset[int]]] = field(default_factory=dict)  # by text or block, else by id
 
-    def list_numbers(self, envelope: Envelope) -> list[frozenset[int]]:
-        """The texts in an envelope, by chunk."""
-        return [found for chunk in envelope.chunks if (found := self._read_chunk(chunk))]
-
-    def has_text(self, numbers: Sequence[frozenset[int]], string: str) -> bool:
-        """Whether one of these texts holds a string."""
-        if sum(map(len, numbers)) > FEW_TEXTS:
-            chosen = self.texts.select(string)
-            numbers = [each.intersection(chosen) for each in numbers]
-        return any(string in self.texts.texts[n] for each in numbers for n in each)
+    def list_strings(self, envelope: Envelope) -> list[frozenset[int]]:
+        """The strings in the placeholders of an envelope, by chunk."""
+        known = self.chunks
+        self.chunks = {id(chunk): known.get(id(chunk)) or (chunk, self._read_chunk(chunk)) for chunk in envelope.chunks}
+        return [found for _, found in self.chunks.values() if found]
 
     def _read_chunk(self, chunk: Chunk) -> frozenset[int]:
-        found = self.chunks.get(id(chunk))
-        if found is None:
-            parts = (part for piece in chunk.pieces for part in piece.body or ())
-            found = self.chunks[id(chunk)] = chunk, frozenset(map(self._read_part, parts))
-        return found[1]
+        parts = (part for piece in chunk.pieces for part in piece.body or ())
+        return frozenset().union(*map(self._read_part, parts))
 
-    def _read_part(self, part: Part) -> int:
-        """The number of a part's text. A part that refers to a block has the block's."""
+    def _read_part(self, part: Part) -> frozenset[int]:
+        """The strings in a part's text. A part that refers to a block has the block's."""
         structured = part.raw is not None and part.ref is None
         key = part.ref if part.ref is not None else (id(part),) if structured else part.text
         if key not in self.parts:
-            raw = self.session.blocks[part.ref].raw if part.ref is not None else part.raw if structured else part.text
-            self.parts[key] = part, self.texts.add(raw)
+            self.parts[key] = part, self._find_strings(part, structured=structured)
         return self.parts[key][1]
+
+    def _find_strings(self, part: Part, *, structured: bool) -> frozenset[int]:
+        if part.ref is None:
+            return self.search.find(part.raw if structured else part.text)
+        if part.ref in self.held:
+            return frozenset(self.held[part.ref].tolist())
+        return self.search.find(self.session.blocks[part.ref].raw)
 
 
 class Departure(NamedTuple):
