@@ -73,6 +73,20 @@ def test_a_value_that_is_no_json_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_stored_summaries_are_counted_in_notes(tmp_path: Path) -> None:
+    composer = {**COMPOSER, "latestConversationSummary": {"summary": {"summary": "long ago"}, "lastBubbleId": "b2"}}
+    rows = [{"key": "composerData:k", "value": composer}]
+    rows += [
+        {"key": f"bubbleId:k:{key}", "value": {**value, "cachedConversationSummary": {}}} for key, value in BUBBLES.items()
+    ]
+    rows[1]["value"]["cachedConversationSummary"] = {"text": "short"}
+    (session,) = turnscope.load_all(database(tmp_path / "state.vscdb", {"cursorDiskKV": rows}))
+    told = [note.what for note in session.notes]
+    assert any("1 record of kind 'latestConversationSummary'" in what for what in told)
+    assert any("1 record of kind 'cachedConversationSummary'" in what for what in told)
+    assert not any("long ago" in block.text for block in session.blocks), "which requests carried it is in no record"
+
+
 def test_each_place_is_read(tmp_path: Path) -> None:
     path = write_database(tmp_path / "state.vscdb")
     assert list_claims(path) == [IMPORTER.name]

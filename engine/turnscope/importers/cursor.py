@@ -113,6 +113,7 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
     builder.about |= {key: chat[key] for key in ("contextTokensUsed", "unifiedMode", "status") if chat.get(key)}
     model = as_text(as_mapping(chat.get("modelConfig")).get("modelName"))
+    _pass_summaries(chat, passed)
     nodes = list(_make_nodes(_iter_bubbles(source, entry.id, chat, passed), model, passed))
     passed.add_notes(builder)
     return build_thread(builder, nodes)
@@ -129,6 +130,7 @@ def _make_nodes(bubbles: Iterable[Value], model: str, passed: SkippedRecords) ->
         for key in ATTACHED:
             if bubble.get(key):
                 passed.add(key, bubble[key])
+        _pass_summaries(bubble, passed)
         if bubble.get("type") in (1, "user"):
             if open_ or request:
                 yield Node(f"{number} answer", None, [NodeMessage("assistant" if open_ else "", open_, request=request)])
@@ -153,6 +155,13 @@ def _make_nodes(bubbles: Iterable[Value], model: str, passed: SkippedRecords) ->
         yield Node(f"{number} last", None, [NodeMessage("assistant" if open_ else "", open_, request=request)])
 
 
+def _pass_summaries(record: Value, passed: SkippedRecords) -> None:
+    """Count summaries that Cursor stored: where the prompt held one, and from when on, is in no record."""
+    for key, value in record.items():
+        if "summar" in key.lower() and value:
+            passed.add(key, value)
+
+
 def _describe_request(
     bubble: Value, known: Mapping[str, Any], model: str, before: float | None, at: float | None
 ) -> dict[str, Any]:
@@ -171,6 +180,7 @@ IMPORTER = Importer(
     read,
     list_entries,
     find_places,
+    version=2,
     suffixes=(".vscdb",),
     wants="`composer.composerData`, chats of a panel, or `composerData:` rows",
     right="chats and composers of a workspace; bubbles in rows of their own, with calls, results and tokens",
