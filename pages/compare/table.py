@@ -59,6 +59,7 @@ def _build_columns(rows: Sequence[comparison.Row], best: Collection[str]) -> dic
             else {}
         ),
         "% lost": [100 * row.losses.rate for row in rows],
+        "rules kept": [row.rules_label for row in rows],
         "rejected": [len(row.unsent) for row in rows],
         "refused": [row.refusals for row in rows],
         "over its limit": [row.overflows for row in rows],
@@ -94,6 +95,10 @@ def _configure_columns(rows: Sequence[comparison.Row]) -> dict[str, Any]:
         ),
         "× record": st.column_config.NumberColumn(format="%.2f", help="cost as a factor of what the session cost"),
         "lost references": st.column_config.NumberColumn(help="what answers reuse and their request no longer holds"),
+        "rules kept": st.column_config.TextColumn(
+            help="sentences of prompts, memory files and system prompts that say never, always, must, only …: "
+            "of how many every request holds the words"
+        ),
         "of it summaries": st.column_config.NumberColumn(format=money, help="part of it: requests for summaries"),
         **{name: st.column_config.NumberColumn(format="%.0f %%", help=text) for name, text in shares.items()},
         "published": st.column_config.TextColumn(

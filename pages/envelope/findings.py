@@ -14,6 +14,7 @@ KINDS = {
     "cache": "Cache",
     "repeated": "Duplicate reads",
     "forgotten": "Forgotten",
+    "rule": "Lost rule",
     "middle": "Lost in the middle",
     "thinking": "Thinking",
     "full": "Window full",

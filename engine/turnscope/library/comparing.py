@@ -30,6 +30,7 @@ from turnscope.views.comparison import Comparison, Row, Sending, SharedFacts, bu
 from turnscope.views.losses import find_references
 from turnscope.views.replay_cost import bill_record
 from turnscope.views.savings import CANDIDATES, Saving, find_best_saving
+from turnscope.views.user_rules import RuleIndex
 
 COMPARED_POLICIES = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest", "extracts")
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
@@ -125,7 +126,8 @@ def _begin_with_record(record: Trace) -> tuple[SharedFacts, Sending]:
     ]
     work = iter_in_two if len(record.plans) >= FORK_FROM // 4 else map
     references, sending = work(_call, parts)
-    return SharedFacts(references, answers, looked, bill_record(record, sending.listed.total)), sending
+    bill = bill_record(record, sending.listed.total)
+    return SharedFacts(references, answers, looked, bill, RuleIndex(record.session)), sending
 
 
 def _call(part: Callable[[], Any]) -> Any:

@@ -30,7 +30,7 @@ from turnscope.views.findings import Finding
 from turnscope.views.overview import Marker, Overview, build_overview
 from turnscope.views.request_summary import annotate
 
-VERSION = 8  # count up when counts, overviews, cache misses or findings come out differently
+VERSION = 9  # count up when counts, overviews, cache misses or findings come out differently
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from turnscope.views.losses import Losses, References, find_losses, find_referen
 from turnscope.views.phrases import format_usd
 from turnscope.views.replay_cost import NOTHING_BILLED, RecordCost, price_as_billed, price_record
 from turnscope.views.text_tables import format_csv, format_line, format_text
+from turnscope.views.user_rules import RuleFate, RuleIndex, trace_rules
 
 ASSUMPTIONS = (
     "Answers are taken as recorded: what the model would have answered to another prompt is not known. The prompt cache is "
@@ -66,6 +67,8 @@ COLUMNS = (
     "lost_share",
     "usd_fetching",
     "published_saving",
+    "rules",
+    "rules_kept",
 )
 HEADINGS = (
     "policy",
@@ -79,9 +82,10 @@ HEADINGS = (
     "over window",
     "rejected",
     "lost references",
+    "rules kept",
 )
 # Characters of each column behind the first, of a table whose rows are not known yet: its usual figures, or its heading.
-WIDTHS = tuple(map(max, zip((9, 0, 0, 0, 21, *[0] * 5), map(len, HEADINGS[1:]), strict=True)))
+WIDTHS = tuple(map(max, zip((9, 0, 0, 0, 21, *[0] * 6), map(len, HEADINGS[1:]), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class Row:
         record_usd: USD that the record cost: its bill, else what is simulated; None where neither is known.
         record: its bill and its simulation; of the record only.
         cache_errors: by how much of each prompt the simulated cache reads differ from the recorded ones; of the record only.
+        rules: what became of each rule that a person gave in words (`user_rules`).
     """
 
     policy: str
@@ -134,6 +139,17 @@ class Row:
     record_usd: Decimal | None = None
     record: RecordCost = NOTHING_BILLED
     cache_errors: tuple[float, ...] = ()
+    rules: tuple[RuleFate, ...] = ()
+
+    @property
+    def rules_kept(self) -> int:
+        """How many of the rules every request holds, from when they were given."""
+        return sum(fate.is_kept for fate in self.rules)
+
+    @property
+    def rules_label(self) -> str:
+        """How many rules are kept, of how many, for a table."""
+        return f"{self.rules_kept:,} of {len(self.rules):,}" if self.rules else "none found"
 
     @property
     def factor(self) -> float | None:
@@ -238,17 +254,24 @@ class Row:
             round(self.losses.rate, 4),
             round(float(self.refetch_usd), 6),
             self.published_saving,
+            len(self.rules),
+            self.rules_kept,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """What all replays of one session share: references and tokens of its answers, checked messages, the record's cost."""
+    """What all replays of one session share: references and tokens of its answers, checked messages, the record's cost.
+
+    Attributes:
+        rules: the rules that its prompts give; None = they are not looked for.
+    """
 
     references: References
     answer_tokens: tuple[int, ...]
     looked: SharedChecks = field(default_factory=SharedChecks)
     record: RecordCost = NOTHING_BILLED
+    rules: RuleIndex | None = None
 
     @staticmethod
     def from_trace(trace: Trace, record: RecordCost | None = None) -> SharedFacts:
@@ -261,7 +284,7 @@ class SharedFacts:
         answers = count_answer_tokens(trace)
         if record is None:
             record = price_record(trace, answers) if trace.policy.name == AS_RECORDED else NOTHING_BILLED
-        return SharedFacts(find_references(trace.session), answers, record=record)
+        return SharedFacts(find_references(trace.session), answers, record=record, rules=RuleIndex(trace.session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +360,7 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True, sending: 
         record_usd=shared.record.total,
         record=shared.record if own else NOTHING_BILLED,
         cache_errors=_find_cache_errors(trace, cache) if own else (),
+        rules=trace_rules(trace, shared.rules) if shared.rules else (),
     )
 
 
@@ -418,7 +442,7 @@ class Comparison:
         return rows_to_csv(self.rows)
 
     def to_json(self) -> str:
-        """The rows as JSON, with the figures of each request and every lost reference."""
+        """The rows as JSON, with the figures of each request, every lost reference and every lost rule."""
         return rows_to_json(self.rows)
 
     def __repr__(self) -> str:
@@ -442,6 +466,7 @@ def _format_row(made: Row) -> tuple[str, ...]:
         *(f"{many:,}" for many in (made.refusals, made.overflows, made.over_window)),
         "not judged" if made.rejected_count is None else f"{made.rejected_count:,}",
         f"{len(made.losses.hits):,}",
+        made.rules_label,
     )
 
 
@@ -486,9 +511,16 @@ def rows_to_json(rows: Sequence[Row]) -> str:
         dict(zip(COLUMNS, row.cells, strict=True))
         | {"sizes": row.sizes, "read": [use.read for use in row.cache], "rejected_requests": row.rejected}
         | {"lost_references": [hit._asdict() for hit in row.losses.hits]}
+        | {"lost_rules": [_describe_fate(fate) for fate in row.rules if not fate.is_kept]}
         for row in rows
     ]
     return dumps({"assumed": ASSUMPTIONS, "policies": listed}) + "\n"
+
+
+def _describe_fate(fate: RuleFate) -> dict[str, Any]:
+    """A rule that a policy lost: its words, where they stand, and the requests without them."""
+    back = fate.back if fate.back >= 0 else None
+    return {"text": fate.rule.text, "source": fate.rule.source, "block": fate.rule.block, "lost": fate.lost, "back": back}
 
 
 def find_drops(row: Row) -> tuple[tuple[int, int], ...]:

@@ -26,6 +26,7 @@ from turnscope.views.persistent_context import PERSISTENT_KINDS, measure_persist
 from turnscope.views.phrases import format_duration, format_time, format_tokens, spell_count, spell_times
 from turnscope.views.position import LONG_PROMPT, compute_share, is_mid_prompt
 from turnscope.views.repeats import find_repeats
+from turnscope.views.user_rules import RULE_SOURCES, RuleIndex, quote_rule, trace_rules
 
 MAX_FINDINGS = 3
 BILL_SHARE = 0.5  # of the input cost; one kind of content that is half of it is the first to look at
@@ -364,6 +365,27 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
     ]
 
 
+def _find_lost_rules(known: _Facts) -> list[Finding]:
+    """A rule that a person gave in words left the window: their own before one of a file, then one that did not come back."""
+    trace = known.trace
+    fates = trace_rules(trace, RuleIndex(trace.session))
+    lost = sorted((f for f in fates if not f.is_kept), key=lambda f: (RULE_SOURCES.index(f.rule.source), f.back >= 0, f.lost))
+    if not lost:
+        return []
+    first, *others = lost
+    n, plan = first.lost, trace.plans[first.lost]
+    whose = {"prompt": "A rule of yours", "memory": "A rule of a memory file", "system": "A rule of the system prompt"}
+    back = f" and came back at request {format_request(first.back)}" if first.back >= 0 else ""
+    more = f"; so did {spell_count(len(others))} other{'s' if len(others) > 1 else ''}" if others else ""
+    text = f"{whose[first.rule.source]} left the window at request {format_request(n)}{back}: {quote_rule(first.rule)}{more}."
+    tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
+    listed = [
+        {"text": f.rule.text, "source": f.rule.source, "block": f.rule.block, "lost": f.lost, "back": f.back} for f in lost
+    ]
+    evidence = {"rules": len(fates), "kept": len(fates) - len(lost), "lost": listed}
+    return [Finding(text=text, request=n, kind="rule", usd=None, tokens=tokens, evidence=evidence)]
+
+
 def _find_mid_prompt(known: _Facts) -> list[Finding]:
     """The task, or the last instruction, is in the middle half of a long prompt, where models recall least.
 
@@ -522,6 +544,7 @@ FINDERS: tuple[Callable[[_Facts], list[Finding]], ...] = (
     _find_cuts,
     _find_unlogged_cuts,
     _find_lost_task,
+    _find_lost_rules,
     _find_mid_prompt,
     _find_thinking,
     _find_full_window,

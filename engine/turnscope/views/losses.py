@@ -265,7 +265,7 @@ def find_losses_of(trace: Trace, requests: range, blocks: Collection[int]) -> li
         return []
     session, plans = trace.session, [trace.plans[n] for n in requests]
     shown = np.zeros(len(session.blocks), dtype=bool)
-    for _, come, _ in _iter_changes(plans, len(shown)):
+    for _, come, _ in iter_changes(plans, len(shown)):
         shown[come] = True
     picked = [session.requests[n] for n in requests]
     return _find_hits(session, plans, _find_references_to(session, picked, blocks, shown))
@@ -326,7 +326,7 @@ def _find_hits(session: Session, plans: Iterable[Plan], used: References) -> lis
     hits, placeholders = list[LostReference](), _Placeholders(session, used.held, StringSearch(used.reused))
     carriers = np.zeros(len(numbers), np.int32)  # how many blocks that hold each word the request has verbatim
     more, less = np.int32(1), np.int32(-1)  # of the same type: else adding is slow
-    for (plan, come, gone), words in zip(_iter_changes(plans, len(session.blocks)), used.uses, strict=False):
+    for (plan, come, gone), words in zip(iter_changes(plans, len(session.blocks)), used.uses, strict=False):
         for blocks, change in ((come, more), (gone, less)):
             if blocks:
                 np.add.at(carriers, np.concatenate([used.held[at] for at in blocks]), change)
@@ -341,8 +341,13 @@ def _find_hits(session: Session, plans: Iterable[Plan], used: References) -> lis
     return hits
 
 
-def _iter_changes(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, list[int], list[int]]]:
-    """Yield each plan with the blocks that its request has verbatim and the one before it has not, and the other way round."""
+def iter_changes(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, list[int], list[int]]]:
+    """Yield each plan with the blocks that its request has verbatim and the one before it has not, and the other way round.
+
+    Args:
+        plans: plans of requests, in order.
+        blocks: how many blocks the session has.
+    """
     before, shown = Envelope(), np.zeros(blocks, dtype=bool)
     for plan in plans:
         spans = find_changed_spans(before, before := plan.seen)

@@ -138,6 +138,7 @@ def _describe_row(row: Row) -> Iterator[tuple[str, str]]:
     yield "tokens that are left then", _format_range([row.sizes[number] for number, _ in drops])
     yield "largest prompt (tokens)", f"{max(row.sizes, default=0):,}"
     yield "lost references", f"{len(row.losses.hits):,}"
+    yield "rules kept", row.rules_label
 
 
 def _list_requests(numbers: Sequence[int]) -> str:
