@@ -196,12 +196,14 @@ def _app_test() -> Iterator[None]:
     files of all installed packages are looked through once for components, scripts are compiled once, a box that looks for
     its own key does not copy the whole state first, and a run is waited for instead of looked at a thousand times a second.
     """
+    from streamlit import config
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
     from streamlit.runtime.state.safe_session_state import SafeSessionState
     from streamlit.testing.v1 import app_test, local_script_runner
 
+    config.get_config_options()  # ours: read where a run begins, before a test works in another folder
     original, compiled, poll = PagesManager.__init__, ScriptCache(), local_script_runner.require_widgets_deltas
 
     def wait(runner: local_script_runner.LocalScriptRunner, timeout: float = 3) -> None:

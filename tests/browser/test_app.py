@@ -16,6 +16,7 @@ import hostile
 import pytest
 from conftest import ROOT, idle, look, travel, wait_for_theme
 from playwright.sync_api import Error, expect
+from turnscope.library import COMPARED_POLICIES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog, Page
@@ -168,7 +169,7 @@ def test_slash_searches_and_a_hit_leads_to_when_it_left_and_to_the_decision(kept
     expect(hit).to_contain_text("left at request 113", use_inner_text=True)
     hit.click()
     rows = kept.locator("#left-window tbody tr")
-    expect(rows).to_have_count(5)
+    expect(rows).to_have_count(len(COMPARED_POLICIES))
     expect(rows.nth(0)).to_contain_text("1–112", use_inner_text=True)
     expect(rows.nth(1)).to_contain_text("still in the window", use_inner_text=True)
     idle(kept)

@@ -83,7 +83,7 @@ def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: 
     assert store(data_folder).list() == ()
     policy = app.selectbox(key="chat.policy")
     assert "Keep everything — ends when the window is full" in policy.options
-    assert sum("—" in option for option in policy.options) < 20
+    assert sum("—" in option for option in policy.options) < 25, "most are listed by their titles alone"
     assert "Not for this chat" not in bodies(app)
     policy.set_value("keep-everything").run()
     assert "it does not make room in time, and then nothing is sent" in bodies(app)

@@ -2,7 +2,7 @@
 
 Requests of one session are joined: those that name it, and where the tap started the tool itself, all that name none. Of
 these, the conversation with the most requests is the session, and the others are its subagents and side requests.
-Conversations that no name joins stand for themselves.
+Conversations that no name joins stand for themselves. Longer than a mapping because requests of all APIs come in one log.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def find_differences(a: Policy, b: Policy, rows: Sequence[Row] = ()) -> Differen
 
     >>> from turnscope.planning.policy import load
     >>> find_differences(load("claude-code-32k"), load("claude-code")).rows[0][1:]
-    ('version', '2.1.5 to 2.1.7', '2.1.8 and later')
+    ('version', '2.1.5 to 2.1.7', '2.1')
     """
     found = [
         *([Difference("Policy", "version", a.version, b.version)] if a.version != b.version else []),
