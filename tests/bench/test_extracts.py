@@ -19,6 +19,7 @@ def measured() -> list[MeasuredSession]:
     ]
 
 
+@pytest.mark.thorough
 def test_it_costs_a_fifth_less_than_the_record_and_loses_less(measured: list[MeasuredSession]) -> None:
     rows = [row for row in measured if row.policy == "extracts"]
     record = [row for row in measured if row.policy == "as-recorded"]
@@ -26,6 +27,7 @@ def test_it_costs_a_fifth_less_than_the_record_and_loses_less(measured: list[Mea
     assert sum_up(rows).lost <= min(0.012, sum_up(record).lost)
 
 
+@pytest.mark.thorough
 def test_every_request_can_be_sent_and_no_model_is_called(measured: list[MeasuredSession]) -> None:
     assert {(row.unsent, row.calls) for row in measured if row.policy == "extracts"} == {(0, 0)}
     assert max(row.peak for row in measured if row.policy == "extracts") < 0.9

@@ -68,6 +68,7 @@ def test_days_projects_and_tools_are_chosen(data_folder: Path, capsys: pytest.Ca
     assert read_json(capsys, "days", str(COLD), "--project", "no such project")["total"]["misses"] == 0
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize(("long", "lives"), [(False, 300), (True, 3_600)])
 def test_a_session_is_warm_until_its_cache_goes_cold(
     data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], long: bool, lives: int

@@ -118,6 +118,7 @@ def test_there_are_commands_to_run() -> None:
     assert len(COMMANDS) > 25
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize(("page", "shown"), COMMANDS)
 def test_a_shown_command_does_what_it_says(
     page: str, shown: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

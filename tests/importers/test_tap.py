@@ -242,6 +242,7 @@ def _api(path: str) -> str:
     return detect_api(path.partition("?")[0])
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("tool", ["claude", "codex", "gemini", "qwen", "pi", "opencode", "cline"])
 def test_recorded_runs_of_agents_are_one_session_each_whose_bodies_are_as_sent(tool: str, tmp_path: Path) -> None:
     for number, folder in enumerate(folders(shared("data", "wire", tool))):

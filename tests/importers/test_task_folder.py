@@ -576,6 +576,7 @@ ODD = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @given(data=st.data())
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_odd_values_anywhere_are_noted_or_passed_over(tmp_path: Path, data: st.DataObject) -> None:

@@ -55,6 +55,7 @@ def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) ->
     assert stepper.build_steps(trace).changes == (), "it is no change by the policy"
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("name", [name for name in policies.list_policies() if name != "as-recorded"])
 def test_no_other_policy_sends_it_either(name: str, tmp_path: Path) -> None:
     trace = turnscope.replay(make_compacted(tmp_path), name)

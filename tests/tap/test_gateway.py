@@ -154,6 +154,7 @@ def test_bytes_that_are_no_text_are_named_and_a_character_that_stands_for_some_i
     assert (read_call(tmp_path).trouble, "\ufffd" in read_call(tmp_path).body) == (trouble, True)
 
 
+@pytest.mark.thorough
 def test_bodies_of_twenty_megabytes_pass_and_are_recorded(tmp_path: Path) -> None:
     text = "".join(Random(1).choices("abcdefghij \n", k=20_000_000))
     body = json.dumps({"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}).encode()
@@ -376,6 +377,7 @@ with run_tap(Path(sys.argv[1]), Upstreams(sys.argv[2], {}), port=int(sys.argv[3]
 """
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_the_log_opens_and_each_call_says_how_it_ended(tmp_path: Path) -> None:
     random = Random(5)
     slow = [part for event in EVENTS for part in (event, lambda: time.sleep(0.02))]
