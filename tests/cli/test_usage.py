@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from subprocess import run as run_process
 from typing import Any
@@ -15,7 +17,9 @@ import turnscope
 from claude_log import Log, find_billed
 from conftest import shared
 from turnscope.cli import main
+from turnscope.cli.indexed import find_index
 from turnscope.library import index_job
+from turnscope.storage.database import StorageError
 
 DAY = "2026-01-02"
 
@@ -82,6 +86,29 @@ def test_what_has_not_changed_is_not_looked_at_again(
     assert usage()["unread_files"] + usage()["total"]["requests"] >= 4, "a tool that is used for the first time"
     (projects / "s1.jsonl").unlink()
     assert usage("sessions")["total"]["requests"] <= 2, "a file that is gone"
+
+
+def test_what_could_not_be_indexed_is_not_taken_for_known(
+    projects: Path, usage: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_job: object) -> None:
+        raise StorageError("the disk is full", hint="Make room.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_job.IndexJob, "_work", fail)
+        assert main(["usage"]) == 2
+    assert "the disk is full" in capsys.readouterr().err
+    assert usage()["total"]["requests"] == 1
+
+
+def test_another_environment_replaces_what_is_remembered(
+    projects: Path, usage: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        monkeypatch.setenv("SOME_TOOL_HOME", name)
+        assert usage()["total"]["requests"] == 1
+    with closing(sqlite3.connect(find_index())) as db:
+        assert db.execute("select count(*) from snapshots").fetchone() == (1,)
 
 
 def test_the_second_time_no_importer_is_loaded(projects: Path) -> None:

@@ -29,12 +29,12 @@ def command(by: Grouping, paths: tuple[Path, ...], as_json: bool, as_csv: bool, 
     index, now = indexed.find_index(), time.time()
     sources = indexed.find_indexed(index, paths)
     project, tool, zone = chosen["project"].casefold(), chosen["tool"].casefold(), chosen["zone"]
-    since, until = (_find_midnight(chosen[name], zone) for name in ("since", "until"))
+    until = chosen["until"] and chosen["until"] + timedelta(days=1)
     rows = select(
         library_index.list_misses(index, sources),
         lambda row: project in row.project.casefold() and tool in row.tool.casefold(),
-        since,
-        until and until + timedelta(days=1).total_seconds(),
+        _find_midnight(chosen["since"], zone),
+        _find_midnight(until, zone),
     )
     days = {name: chosen[name] and chosen[name].date() for name in ("since", "until")}
     spent = sum_usage(library_index.list_usage(index, sources), "models", **(chosen | days)).total.usd or 0.0

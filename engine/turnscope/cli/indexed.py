@@ -93,10 +93,13 @@ def find_indexed(index: Path, paths: Iterable[Path]) -> frozenset[str]:
     Args:
         index: The index.
         paths: The files and folders; none = what tools keep on this machine.
+
+    Raises:
+        StorageError: The index cannot be written.
     """
     where = [str(path.resolve()) for path in paths]
-    key = "\0".join((_get_state(), *where))
-    if (known := library_index.find_unchanged(index, key)) is not None:
+    key, state = "\0".join(where), _get_state()
+    if (known := library_index.find_unchanged(index, key, state)) is not None:
         return frozenset(known)
     from turnscope.library import discovery, index_job, loading  # these load every importer
 
@@ -106,7 +109,7 @@ def find_indexed(index: Path, paths: Iterable[Path]) -> frozenset[str]:
     named = (source for path in where for source in discovery.find_sources(Path(path)))
     sources: list[Path] = [*dict.fromkeys(named if where else kept)]
     _wait(index_job.IndexJob(index, sources))
-    library_index.keep_snapshot(index, key, folders, digest, [*map(str, sources)])
+    library_index.keep_snapshot(index, key, state, folders, digest, [*map(str, sources)])
     return frozenset(map(str, sources))
 
 
@@ -121,13 +124,14 @@ def _get_state() -> str:
 
 
 def _wait(job: IndexJob) -> None:
-    """Wait for a job. Its progress is shown on a terminal where it takes long; Ctrl-C stops it."""
+    """Wait for a job, and raise its error. Its progress is shown on a terminal where it takes long; Ctrl-C stops it."""
     begun, shown = time.monotonic(), sys.stderr.isatty()
     try:
         while job.state == "running":
             job.wait(POLL)
             if shown and time.monotonic() - begun > PATIENCE:
                 click.echo(f"\rreading {job.done:,} of {job.count:,} ", err=True, nl=False)
+        job.poll()
     finally:
         job.cancel()
         if shown and time.monotonic() - begun > PATIENCE:

@@ -303,31 +303,32 @@ def drop(path: Path, sources: Sequence[str]) -> None:
         _delete_source(db, sources)
 
 
-def keep_snapshot(path: Path, key: str, folders: Sequence[str], digest: str, sources: Sequence[str]) -> None:
+def keep_snapshot(path: Path, key: str, state: str, folders: Sequence[str], digest: str, sources: Sequence[str]) -> None:
     """Remember that all of some folders is indexed, as they were.
 
     Args:
         path: The index.
-        key: What the folders were looked for by; another version of the program or another wish has another one.
+        key: What the folders were looked for by; there is one snapshot of each.
+        state: What else decides what is found and how it is read, such as the version of the program.
         folders: The folders, those that do not exist yet as well.
         digest: Their `digest_folders`, taken before anything was read.
         sources: The sources that were found in them.
     """
     with _begin_write(path) as db:
-        values = [key, json.dumps([*folders]), digest, json.dumps([*sources])]
+        values = [key, json.dumps([*folders]), f"{state}\n{digest}", json.dumps([*sources])]
         db.execute("insert or replace into snapshots values (?, ?, ?, ?)", values)
 
 
-def find_unchanged(path: Path, key: str) -> tuple[str, ...] | None:
+def find_unchanged(path: Path, key: str, state: str) -> tuple[str, ...] | None:
     """The sources that a snapshot remembers, if nothing in its folders has changed since; else None. Opens no source.
 
     Args:
         path: The index.
-        key: As it was kept.
+        key, state: As they were kept.
     """
     with _connect(path) as db:
         found = db.execute("select folders, digest, sources from snapshots where key = ?", [key]).fetchone()
-    if not found or digest_folders(json.loads(found[0])) != found[1]:
+    if not found or f"{state}\n{digest_folders(json.loads(found[0]))}" != found[1]:
         return None
     return tuple(json.loads(found[2]))
 
