@@ -1,4 +1,4 @@
-"""Parts of many pages: a notice, the text of a session, pages of a long list, lines that lead to requests."""
+"""Parts of many pages: a notice, the text of a session, pages of a long list, lines that lead to requests, a job's progress."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import streamlit as st
+from turnscope.library.job import Job
 
 from pages.parts import theme
 from pages.parts.formats import escape
@@ -111,3 +112,37 @@ def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
                 ("last", "Last", last, stop == count),
             ):
                 st.button(label, key=f"{key}.{name}", type="tertiary", disabled=off, on_click=turn, args=(to,))
+
+
+def draw_progress(job: Job, *, key: str, doing: str, unit: str, note: str, interval: float, each: bool = False) -> None:
+    """How far a job is, drawn anew by itself, with a button to stop it and one to go on; when it ends the whole page is drawn.
+
+    Args:
+        job: the job.
+        key: of the buttons.
+        doing: what it does, as `Trying`.
+        unit: what it counts, as `settings`.
+        note: a few words behind the numbers.
+        interval: seconds between two looks at it.
+        each: draw the whole page with each step.
+    """
+    began, shown = job.state == "running", job.done
+
+    def draw_job() -> None:
+        if began and (job.state != "running" or (each and job.done > shown)):
+            st.rerun()
+        with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
+            state = doing if job.state == "running" else "Stopped after"
+            share = job.done / max(1, job.count)
+            st.html(
+                f'<div class="ts-progress" role="status"><b>{state} {job.done:,} of {job.count:,} {escape(unit)}</b> '
+                f'<span>{escape(note)}</span><i><em style="width:{share:.1%}"></em></i></div>',
+                width="stretch",
+            )
+            if job.state == "running":
+                st.button("Cancel", icon=":material/stop_circle:", key=f"{key}.cancel", on_click=job.cancel)
+            elif st.button("Go on", icon=":material/play_arrow:", key=f"{key}.on"):
+                job.resume()
+                st.rerun()  # the whole page: what was stopped is not drawn anew by itself
+
+    st.fragment(draw_job, run_every=interval if began else None)()

@@ -50,7 +50,8 @@ def draw(shown: opening.ShownSession | None) -> None:
     if job.state == "failed":
         widgets.draw_notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.advice is None:
-        _draw_progress(job)
+        note = "What was tried is kept."
+        widgets.draw_progress(job, key="advise", doing="Trying", unit="settings", note=note, interval=POLL)
     else:
         _draw_advice(job.advice)
 
@@ -150,30 +151,6 @@ def _draw_sessions(shown: opening.ShownSession | None) -> str:
         help="With three or more sessions, some are held out to test the result. Type any path.",
     )
     return picked or ""
-
-
-def _draw_progress(job: AdviceJob) -> None:
-    """How far it is, drawn anew by itself; when it ends the whole page is."""
-    began = job.state == "running"
-
-    def draw_job() -> None:
-        if began and job.state != "running":
-            st.rerun()
-        with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
-            state = "Trying" if job.state == "running" else "Stopped after"
-            share = job.done / max(1, job.count)
-            st.html(
-                f'<div class="ts-progress" role="status"><b>{state} {job.done:,} of {job.count:,} settings</b> '
-                f'<span>What was tried is kept.</span><i><em style="width:{share:.1%}"></em></i></div>',
-                width="stretch",
-            )
-            if job.state == "running":
-                st.button("Cancel", icon=":material/stop_circle:", key="advise.cancel", on_click=job.cancel)
-            elif st.button("Go on", icon=":material/play_arrow:", key="advise.on"):
-                job.resume()
-                st.rerun()  # the whole page: what was stopped is not drawn anew by itself
-
-    st.fragment(draw_job, run_every=POLL if began else None)()
 
 
 # What was found

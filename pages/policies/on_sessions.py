@@ -70,7 +70,8 @@ def draw(known: PolicyCatalog) -> None:
     if job.state == "failed":
         widgets.draw_notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.state != "done":
-        _draw_progress(job)
+        note = f"{len(task.policies):,} policies"
+        widgets.draw_progress(job, key="table", doing="Measured", unit="sessions", note=note, interval=POLL, each=True)
     _draw_table(job)
 
 
@@ -120,30 +121,6 @@ def _start(task: TableTask) -> None:
     jobs[task] = PolicyTableJob(task)
     while len(jobs) > JOBS:
         jobs.pop(next(iter(jobs))).cancel()
-
-
-def _draw_progress(job: PolicyTableJob) -> None:
-    """How far it is; with each session the table is drawn anew."""
-    began, shown = job.state == "running", job.done
-
-    def draw_job() -> None:
-        if began and (job.state != "running" or job.done > shown):
-            st.rerun()
-        with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
-            state = "Measured" if job.state == "running" else "Stopped after"
-            share = job.done / max(1, job.count)
-            st.html(
-                f'<div class="ts-progress" role="status"><b>{state} {job.done:,} of {job.count:,} sessions</b> '
-                f'<span>{len(job.task.policies):,} policies</span><i><em style="width:{share:.1%}"></em></i></div>',
-                width="stretch",
-            )
-            if job.state == "running":
-                st.button("Stop", icon=":material/stop_circle:", key="table.stop", on_click=job.cancel)
-            elif st.button("Go on", icon=":material/play_arrow:", key="table.on"):
-                job.resume()
-                st.rerun()
-
-    st.fragment(draw_job, run_every=POLL if began else None)()
 
 
 def _draw_table(job: PolicyTableJob) -> None:
