@@ -62,7 +62,7 @@ ROOM = 4_000_000_000  # bytes that have to be free there
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--thorough", action="store_true", help="run every case of the longest tests, as CI does")
+    parser.addoption("--thorough", action="store_true", help="run every case of the longest tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,10 +102,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
     """
     option = config.option
-    if not (CI or option.markexpr) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        option.markexpr = "not browser"  # `pytest` alone; `pytest -m browser` and CI run those, too
-    else:
-        option.thorough = True
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or option.markexpr:
+        option.thorough = True  # what is named runs whole
+    elif not CI:
+        option.markexpr = "not browser"  # `pytest -m browser` and CI run those, too
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own, and got nothing but the command line
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
@@ -114,8 +114,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`pytest` alone leaves out cases of the longest tests. In CI a browser test that failed runs once more and is named in
-    the summary, because a busy machine may be late for a click; what the engine does must not depend on how fast it is done.
+    """A run that names no test leaves out cases of the longest ones. In CI a browser test that failed runs once more and is
+    named in the summary, because a busy machine may be late for a click; what the engine does must not depend on how fast it
+    is done.
     """
     if not config.option.thorough:
         left_out = list_left_out(items)
@@ -128,7 +129,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def list_left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The cases of tests marked `thorough` that `pytest` alone leaves out: all, or all but each so manieth (`every`)."""
+    """The cases of tests marked `thorough` that are left out: all, or all but each so manieth (`every`)."""
     left_out, seen = [], Counter[tuple[Path, str]]()
     for item in items:
         if mark := item.get_closest_marker("thorough"):

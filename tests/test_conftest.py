@@ -39,7 +39,8 @@ def test_only_a_run_without_arguments_leaves_cases_of_the_longest_tests_out(monk
     assert not settle_options(monkeypatch).thorough
     assert settle_options(monkeypatch, thorough=True).thorough
     assert settle_options(monkeypatch, args_source=Source.ARGS).thorough
-    assert settle_options(monkeypatch, ci=True).thorough
+    assert settle_options(monkeypatch, markexpr="browser").thorough
+    assert not settle_options(monkeypatch, ci=True).thorough
 
 
 def test_of_a_long_test_all_cases_are_left_out_or_all_but_each_so_manieth() -> None:
