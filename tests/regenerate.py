@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import msgspec
+from turnscope.fleet.tables import format_dictionary
 from turnscope.live.trial import TRIALS_FILE
 from turnscope.planning.policy import OURS, list_policies, load
 from turnscope.planning.policy_catalog import load_shipped
@@ -31,6 +32,7 @@ from tests import formats_table, policy_figures, trials
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_sessions"
 GUIDE = ROOT / "engine" / "turnscope" / "docs" / "adding.md"
+FLEET = ROOT / "engine" / "turnscope" / "docs" / "fleet.md"
 PICTURES = ROOT / "tests" / "pictures"
 NEEDED = ("When to use it", "Loss", "Cost to build", "Source", "Fidelity")  # facts of a policy that its file has to give
 Files = Mapping[Path, bytes]
@@ -77,6 +79,13 @@ def make_guide() -> Files:
     return {GUIDE: text.encode()}
 
 
+def make_dictionary() -> Files:
+    """The data dictionary of a fleet's tables, from their columns."""
+    before, begin, after = FLEET.read_text(encoding="utf-8").partition("<!-- tables -->\n")
+    end = "<!-- end of tables -->"
+    return {FLEET: f"{before}{begin}\n{format_dictionary()}\n{end}{after.partition(end)[2]}".encode()}
+
+
 GENERATED: dict[str, Callable[[], Files]] = {
     "formats": make_formats,
     "guide": make_guide,
@@ -84,6 +93,7 @@ GENERATED: dict[str, Callable[[], Files]] = {
     "trials": make_trials,
     "figures": make_figures,
     "samples": make_samples,
+    "dictionary": make_dictionary,
 }
 
 
