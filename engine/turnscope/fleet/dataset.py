@@ -100,7 +100,16 @@ class Fleet:
         return self.read_files(name, (file for file in self.files.values() if file.table == name), columns)
 
     def read_files(self, name: str, files: Iterable[PartFile], columns: Sequence[str] | None = None) -> pa.Table:
-        """Read some files of a table. See `read`."""
+        """Read some files of a table.
+
+        Args:
+            name: the table.
+            files: its files that are wanted.
+            columns: see `read`.
+
+        Raises:
+            TurnscopeError: a file cannot be read.
+        """
         pa, parquet = import_package("pyarrow"), import_package("pyarrow.parquet")
         schema = make_schema(name)
         wanted = schema if columns is None else pa.schema([schema.field(column) for column in columns])

@@ -74,7 +74,15 @@ class Storage:
             return data
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file completely or not at all. TurnscopeError: it cannot be written."""
+        """Write a file completely or not at all.
+
+        Args:
+            path: its path.
+            data: its content.
+
+        Raises:
+            TurnscopeError: it cannot be written.
+        """
         with report_errors(self.make_url(path), "written"):
             if self.protocol in WHOLE_PUTS:
                 self.fs.pipe_file(path, data)
@@ -83,7 +91,15 @@ class Storage:
             self.fs.mv(part, path)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write a file that nobody else may have written meanwhile; False = there is one already. TurnscopeError as `write`."""
+        """Write a file that nobody else may have written meanwhile; False = there is one already.
+
+        Args:
+            path: its path.
+            data: its content.
+
+        Raises:
+            TurnscopeError: it cannot be written.
+        """
         with report_errors(self.make_url(path), "written"):
             if self.protocol in WHOLE_PUTS:
                 return self._create_whole(path, data)
