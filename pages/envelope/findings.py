@@ -19,6 +19,7 @@ KINDS = {
     "thinking": "Thinking",
     "full": "Window full",
     "retry": "Retries",
+    "side": "Beside the conversation",
     "stub": "Suspect usage data",
     "standing": "Persistent context",
     "unlogged": "Cut, not in the log",

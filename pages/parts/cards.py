@@ -12,6 +12,7 @@ from turnscope.views import overview as views
 from turnscope.views.cache_layout import Breakpoint
 from turnscope.views.detail import Detail, Item
 from turnscope.views.exactness import Exactness
+from turnscope.views.side_requests import describe_kinds
 from turnscope.views.total_cost import TotalCost
 
 from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
@@ -141,8 +142,12 @@ def _render_costs(view: views.Overview) -> list[str]:
             f"{name}: {format_usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts
         )
         hint += f". Its parts: {of}"
+    if kinds := describe_kinds(view.bill):
+        hint += f". Beside the conversation: {kinds}"
     if view.bill.subagents.requests and not view.bill.branches.requests:
         cost += f" · {format_usd(path.usd)} without subagents"
+    elif view.bill.side_total.requests and not view.bill.branches.requests:
+        cost += f" · {format_usd(view.bill.side_total.usd)} beside the conversation"
     chips = [_render_chip(cost, "", hint)]
     if view.bill.branches.requests:
         chips.append(_render_chip(f"this branch {format_usd(path.usd)}", "", hint))

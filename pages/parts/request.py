@@ -36,7 +36,7 @@ def draw_navigator(
         at: number of the request.
         more: draws what else can be done with the range that is drawn.
     """
-    marks = sorted({marker.request for marker in shown.view.markers if marker.kind != "subagent"})
+    marks = sorted({marker.request for marker in shown.view.markers if marker.kind not in ("subagent", "side")})
     span = url.get_span("range", len(shown.view))
     _mount_navigator(
         f"{chart}-navigator",

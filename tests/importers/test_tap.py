@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 import turnscope
 from conftest import shared
 from formats import threads
 from turnscope.cli import main
+from turnscope.importers.tap import TURN
 from turnscope.planning.render import build_body
 from turnscope.reading.followers import follow
 from turnscope.reading.registry import find_places
 from turnscope.reading.source import Source
 from turnscope.reading.tap_log import read_tap_log
-from turnscope.session.model import Session
+from turnscope.session.model import COUNT_REQUESTS, SIDE, Session
 from turnscope.settings import Machine
 from turnscope.tap.recorder import Recorder
 from turnscope.views.exactness import describe_exactness
+from turnscope.views.side_requests import describe_side_requests
 
-from tests.wire import folders, open_run
+from tests.wire import folders, open_run, side
 
 ROOT = "http://localhost"
 PATHS = {
     "anthropic-messages": "/v1/messages",
     "anthropic-count": "/v1/messages/count_tokens",
+    "gemini-count": "/v1beta/models/g-1:countTokens",
     "openai-chat": "/v1/chat/completions",
     "openai-responses": "/v1/responses",
     "gemini": "/v1beta/models/g-1:streamGenerateContent",
@@ -43,7 +49,8 @@ def user(text: str) -> dict[str, Any]:
 
 def said(*content: Mapping[str, Any], model: str = "m-1") -> dict[str, Any]:
     usage = {"input_tokens": 30, "output_tokens": 7}
-    return {"type": "message", "id": "msg", "role": "assistant", "model": model, "content": [*content], "usage": usage}
+    id = f"msg-{crc32(json.dumps([model, *content]).encode())}"
+    return {"type": "message", "id": id, "role": "assistant", "model": model, "content": [*content], "usage": usage}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -94,9 +101,14 @@ def test_what_names_one_session_is_one_with_subagents_side_requests_and_retries(
     assert (session.id, session.title, len(session.requests)) == ("s-1", "do what is to be done", 2)
     assert session.requests[1].attempts == 2
     assert sorted((one.title[:12], one.at >= 0, one.parent) for one in session.subagents) == [
-        ("a title for:", False, "s-1"),
         ("look for a f", True, "s-1"),
+        ("title: a tit", False, "s-1"),
     ]
+    assert [one.about.get(SIDE) for one in session.subagents] == [None, "title"]
+    view = turnscope.overview(session)
+    assert [(name, share.requests) for name, share in view.bill.parts] == [("path", 2), ("subagents", 1), ("side requests", 1)]
+    assert describe_side_requests(view.bill, session) == "1 title no price, 1 failed attempt, 1 count of tokens, free"
+    assert [marker.kind for marker in view.markers if marker.kind in ("subagent", "side")] == ["subagent", "side"]
     assert [note.what for note in session.notes] == [
         "1 request was for a count of tokens: no model read them, and they are no requests here"
     ]
@@ -181,9 +193,108 @@ def test_a_stream_of_responses_that_breaks_off_has_the_items_that_were_done(tmp_
 def test_requests_that_name_no_session_are_apart_unless_the_tap_started_their_tool(tmp_path: Path) -> None:
     bare = [(api, {key: value for key, value in body.items() if key != "metadata"}, answer) for api, body, answer in MADE]
     apart = list_sessions(write(tmp_path / "tap.jsonl", bare))
-    assert [(len(one.requests), len(one.subagents)) for one in apart] == [(2, 0), (1, 0), (1, 0)]
+    assert [(len(one.requests), len(one.subagents)) for one in apart] == [(2, 2)], "what they say of each other joins them"
     (joined,) = list_sessions(write(tmp_path / "agent.jsonl", bare, "/usr/bin/agent"))
     assert (joined.id, len(joined.requests), len(joined.subagents)) == ("agent", 2, 2)
+
+
+def test_conversations_that_say_nothing_of_each_other_stay_apart(tmp_path: Path) -> None:
+    others = [
+        ("openai-chat", {"model": "m", "messages": [{"role": "user", "content": f"a question about {what}"}]}, events(CHAT))
+        for what in ("the weather in the north", "the price of tea")
+    ]
+    assert [one.title for one in list_sessions(write(tmp_path / "tap.jsonl", others))] == [
+        "a question about the weather in the north",
+        "a question about the price of tea",
+    ]
+
+
+def send(path: Path, calls: Iterable[tuple[dict[str, str], dict[str, Any], Any]], command: str = "agent") -> list[Session]:
+    """The sessions of a log of Anthropic's calls: headers, body and answer. An answer of None is one that broke off."""
+    recorder = Recorder(path, [command] if command else [])
+    for headers, body, answer in calls:
+        names = [(name.encode(), value.encode()) for name, value in headers.items()]
+        data = [json.dumps(body).encode()]
+        number = recorder.begin("anthropic-messages", ROOT + "/v1/messages", names, data, [], time.time())
+        recorder.answer(number, 200, [(b"Content-Type", b"application/json" if answer else b"text/event-stream")])
+        recorder.add(number, json.dumps(answer).encode() if answer else BROKEN.encode())
+        recorder.end(number, "complete" if answer else "provider failed")
+    recorder.close()
+    return list_sessions(path)
+
+
+BROKEN = events(
+    [
+        {"type": "message_start", "message": said(model="claude-sonnet-4-5") | {"content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": text("")},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half of"}},
+    ]
+)
+LONG = "The user wants a report of all rivers, sorted by their length, and two of them are missing still."
+ASK = user("CRITICAL: write words only. Your task is to write a detailed summary of what was said. " + "And what else. " * 30)
+DONE = {"role": "assistant", "content": [text("The rivers are in the list.")]}
+ASKED = FIRST | {"messages": [*FIRST["messages"], DONE, ASK]}
+AFTER = FIRST | {"messages": [user(f"This goes on from before. Summary: {LONG} What follows was kept."), DONE, user("go on")]}
+
+
+def find_kinds(session: Session) -> list[tuple[str, int]]:
+    return [(one.about.get(SIDE, "subagent"), len(one.requests)) for one in session.subagents]
+
+
+def test_a_summary_that_shares_the_prefix_stands_beside_the_conversation(tmp_path: Path) -> None:
+    made = [(FIRST, said(DONE["content"][0])), (ASKED, said(text(f"<summary>{LONG}</summary>"))), (AFTER, said(text("on")))]
+    (session,) = send(tmp_path / "tap.jsonl", (({}, *call) for call in made))
+    assert (len(session.requests), find_kinds(session)) == (2, [("summary", 1)])
+    (session,) = send(tmp_path / "last.jsonl", (({}, *call) for call in made[:2]))
+    assert find_kinds(session) == [("summary", 1)], "also while nothing follows it yet"
+    asked = FIRST | {"messages": [*FIRST["messages"], DONE, user("write a summary of it")]}
+    (session,) = send(tmp_path / "own.jsonl", [({}, FIRST, said(DONE["content"][0])), ({}, asked, said(text(LONG)))])
+    assert (len(session.requests), find_kinds(session)) == (2, []), "a person may ask for a summary, too"
+
+
+def test_a_try_of_the_quota_and_an_answer_that_broke_off_stand_beside_it(tmp_path: Path) -> None:
+    quota = {"model": "m-1", "max_tokens": 1, "messages": [user("quota")]} | SESSION
+    made = [(quota, said(text("q"))), (FIRST, None), (FIRST, said(DONE["content"][0]))]
+    (session,) = send(tmp_path / "tap.jsonl", (({}, *call) for call in made))
+    assert (len(session.requests), sorted(find_kinds(session))) == (1, [("quota", 1), ("retry", 1)])
+    view = turnscope.overview(session)
+    broken = next(share for kind, share in view.bill.side if kind == "retry")
+    assert (broken.usd, broken.prompt) == (Decimal("0.000195"), 30), "it was billed as far as it came"
+
+
+BARE = {key: value for key, value in AGENT.items() if key != "metadata"}
+OWN = {key: value for key, value in FIRST.items() if key != "metadata"}
+OWN_NEXT = {key: value for key, value in SECOND.items() if key != "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("main", "sub"),
+    [
+        ({"X-Claude-Code-Session-Id": "s"}, {"X-Claude-Code-Session-Id": "s", "X-Claude-Code-Agent-Id": "a"}),
+        ({"X-Session-Id": "s"}, {"X-Session-Id": "a", "X-Parent-Session-Id": "s"}),
+        ({TURN: json.dumps({"session_id": "s", "thread_id": "s"})}, {TURN: json.dumps({"session_id": "s", "thread_id": "a"})}),
+    ],
+)
+def test_subagents_that_are_named_hang_below_their_session(tmp_path: Path, main: Any, sub: Any) -> None:
+    fork = BARE | {"messages": [*OWN["messages"], user("a side of it that is worked on by another one")]}
+    made = [(main, OWN, said(CALL)), (sub, BARE, said(text("it is here"))), (main, OWN_NEXT, said(text("done")))]
+    (session,) = send(tmp_path / "tap.jsonl", [*made, (sub, fork, said(text("so is that")))], "")
+    assert (session.id, len(session.requests)) == ("s", 2)
+    assert sorted(len(one.requests) for one in session.subagents) == [1, 1], "one that begins as the session does is none of it"
+    assert {one.about["agent"] for one in session.subagents} == {"a"}
+
+
+def test_a_subagent_that_begins_as_its_session_does_is_known_by_its_system_prompt(tmp_path: Path) -> None:
+    context, hello = user("what all conversations of this tool begin with"), {"role": "assistant", "content": [text("Got it.")]}
+    own = OWN | {"system": "You are an agent that works on code.", "messages": [context, hello, *OWN["messages"]]}
+    after = own | {"messages": [context, hello, *OWN_NEXT["messages"]]}
+    agent = BARE | {"system": "You look for files, and say where they are.", "messages": [context, hello, *BARE["messages"]]}
+    plan = after | {"system": "You make plans, and change nothing.", "messages": [*after["messages"], DONE, user("plan it")]}
+    made = [(own, said(CALL)), (agent, said(text("it is here"))), (after, said(DONE["content"][0])), (plan, said(text("so")))]
+    for name in ("agent", ""):
+        (session,) = send(tmp_path / f"{name}.jsonl", (({}, *call) for call in made), name)
+        assert len(session.requests) == 3, "another system prompt in mid-conversation is no other conversation"
+        assert [(len(one.requests), one.at >= 0) for one in session.subagents] == [(1, True)]
 
 
 def test_the_larger_window_that_a_header_asks_for_is_known(tmp_path: Path) -> None:
@@ -236,6 +347,9 @@ def _answer(row: Mapping[str, Any]) -> Any:
     return {"id": back.get("id"), "choices": [{"message": message}], "usage": back.get("usage") or {}}
 
 
+NAMES = {"json": "check", "count_tokens": "count"}  # kinds of the recorded server -> those of the tap's log
+
+
 def _api(path: str) -> str:
     from turnscope.tap.apis import detect_api
 
@@ -251,9 +365,21 @@ def test_recorded_runs_of_agents_are_one_session_each_whose_bodies_are_as_sent(t
         path = write(tmp_path / f"{number}.jsonl", [(_api(r["path"]), r["body"], _answer(r)) for r in rows], tool)
         assert [json.loads(call.body) for call in read_tap_log(Source(path)).calls] == [row["body"] for row in rows]
         sessions = list_sessions(path)
-        counted = [row for row in rows if not row["path"].partition("?")[0].endswith("count_tokens")]
+        counted = [row for row in rows if row["kind"] != "count_tokens"]
         sent = sum(request.attempts for one in sessions for each in (one, *one.subagents) for request in each.requests)
         assert sent == len(counted), run.name
-        kinds = Counter(row["kind"] for row in rows)
-        assert sum(request.attempts for one in sessions for request in one.requests) >= kinds["main"], run.name
+        kinds = Counter(NAMES.get(row["kind"], row["kind"]) for row in rows)
+        below = [one for session in sessions for one in session.subagents]
+        found = Counter({"main": sum(request.attempts for one in sessions for request in one.requests)})
+        for one in below:
+            found[one.about.get(SIDE, "sub")] += sum(request.attempts for request in one.requests)
+        counted_tokens = sum(one.about.get(COUNT_REQUESTS, 0) for one in sessions)
+        assert found + Counter({"count": counted_tokens}) == kinds, run.name
+        for kind, share in turnscope.overview(sessions[0]).bill.side if sessions[0].subagents else ():
+            those = [row for row in rows if NAMES.get(row["kind"], row["kind"]) == kind]
+            whole = side.measure_kind(kind, those, set())
+            assert (share.requests, share.prompt, share.output) == (whole.requests, whole.prompt, whole.output), (
+                run.name,
+                kind,
+            )
         assert path.stat().st_size * 2 < sum(len(json.dumps(row["body"])) for row in rows)

@@ -66,7 +66,8 @@ def test_codex_gets_its_address_as_an_argument_because_it_reads_no_variable() ->
         ("/v1/responses/compact", "openai-responses"),
         ("/v1/embeddings", ""),
         ("/v1beta/models/g-1:streamGenerateContent", "gemini"),
-        ("/v1beta/models/g-1:countTokens", ""),
+        ("/v1beta/models/g-1:countTokens", "gemini-count"),
+        ("/v1/responses/input_tokens", "openai-count"),
     ],
 )
 def test_an_api_is_known_by_the_end_of_its_path(path: str, api: str) -> None:

@@ -29,7 +29,7 @@ from wire import open_run
 OPEN = ("cd95-3compactions", "b029-2compactions-apierrors", "d599-microcompact", "3799-glued-line")
 PLAIN = "obra-long-conversation"
 LEAST = 300  # sentences that are checked
-NEVER = {"cut", "back", "overflow"}  # kinds of markers that no log of this tool gives
+NEVER = {"cut", "back", "overflow", "side"}  # kinds of markers that no log of this tool gives
 # USD per million tokens: uncached, read, written for five minutes, written for one hour (list prices of these models)
 PRICES = {  # by what names have behind `claude-`, the more exact ones first
     "opus-4-2": (15, 1.5, 18.75, 30),

@@ -15,7 +15,9 @@ from typing import Any
 
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.usage import convert_usage
-from turnscope.session.model import Usage
+from turnscope.session.model import Request, Usage
+from turnscope.views.bill import charge
+from turnscope.views.total_cost import sum_charges
 
 from tests.wire import MAIN, Run
 from tests.wire.compare import pair_requests, rebuilt
@@ -51,9 +53,10 @@ def measure(run: Run) -> tuple[Side, ...]:
 def measure_kind(kind: str, rows: Sequence[dict[str, Any]], logged: set[int]) -> Side:
     """The requests of one kind, summed."""
     used = [(find_model(row), usage) for row in rows if (usage := read_usage(row))]
-    prompt, output = (sum(getattr(usage, name) for _, usage in used) for name in ("prompt_tokens", "output_tokens"))
+    requests = [Request(n, 0, 0, 0, find_priced(model), usage) for n, (model, usage) in enumerate(used)]
+    share = sum_charges(1, ((request, charge(request, PRICES, [], len)) for request in requests))
     told = sum(row["n"] in logged for row in rows)
-    return Side(kind, len(rows), told, prompt, output, sum((price(*one) for one in used), Decimal()))
+    return Side(kind, len(rows), told, share.prompt, share.output, share.usd or Decimal())
 
 
 def read_usage(row: Mapping[str, Any]) -> Usage | None:
@@ -72,10 +75,9 @@ def find_model(row: Mapping[str, Any]) -> str:
     return str((row["body"] or {}).get("model") or (in_path[1] if in_path else ""))
 
 
-def price(model: str, usage: Usage) -> Decimal:
-    """USD of a request at list prices; at those of the stand-in where its model has none."""
-    cost = PRICES.compute_cost(usage, model) or PRICES.compute_cost(usage, STAND_IN)
-    return cost.total if cost else Decimal()
+def find_priced(model: str) -> str:
+    """The model where it has a list price; else the stand-in."""
+    return model if PRICES.compute_cost(Usage(1), model) else STAND_IN
 
 
 def format_side(name: str, run: Run) -> Iterator[str]:

@@ -92,6 +92,7 @@ class _Shown:
         from turnscope.views.detail import build_detail
         from turnscope.views.request_contents import build_contents, list_contents
         from turnscope.views.request_summary import summarize_request
+        from turnscope.views.side_requests import describe_side_requests
 
         if not len(view):
             raise TurnscopeError("the session has no request yet", hint="Its first answer makes the first one.")
@@ -99,6 +100,7 @@ class _Shown:
         if n >= len(view):
             raise TurnscopeError(f"there is no request {number:,}", hint=f"The session has {len(view):,}.")
         self.view = view
+        self.side = describe_side_requests(view.bill, trace.session)
         self.now: RequestSummary = summarize_request(view, trace, n)
         found = build_detail(trace, view, n)
         self.groups: Sequence[ContentGroup] = list_contents(build_contents(trace, view), n, found.items, most=max(items, 1))
@@ -128,6 +130,8 @@ class _Shown:
             "window": now.window or None,
             "usd": None if now.total is None else float(now.total),
             "buckets": [{"name": each.name, "tokens": each.tokens, "mark": each.mark} for each in now.segments if each.tokens],
+            "side_requests": self.side,
+            "side_usd": None if self.view.bill.side_total.usd is None else float(self.view.bill.side_total.usd),
             "events": [text for _, text in now.events],
             "notes": list(now.notes),
             "parts": [*self._list_parts()],
@@ -142,6 +146,8 @@ class _Shown:
         window = f" of {now.window:,} ({now.fill:.0%})" if now.window else ", window unknown"
         yield f"{now.prompt:,} tokens{window}, {'measured' if now.recorded else 'estimated'}, {format_usd(now.total)}"
         yield clean_line(now.sentence)
+        if self.side:
+            yield f"beside the conversation: {self.side}"
         yield from (clean_line(text) for _, text in now.events)
 
     def _draw_bar(self) -> str:

@@ -59,6 +59,7 @@ _SYMBOLS = {
     "overflow": "x",
     "retry": "x-thin-open",
     "subagent": "circle",
+    "side": "circle-open",
 }
 SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; `EVENTS` has the words
     kind: (_SYMBOLS[kind], colour) for kind, (_, colour) in SIGNS.items()

@@ -23,7 +23,7 @@ from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, buil
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, make_part
 from turnscope.session.content import dumps, extract_text
-from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span, Usage
+from turnscope.session.model import JSON, SIDE, Edit, ObservedEdit, Session, Span, Usage
 from turnscope.session.thread import Thread
 from turnscope.session.usage import drop_empty, measured, parse_count, parse_usd
 from turnscope.settings import Machine
@@ -212,6 +212,7 @@ class _Layout:
         starts = {message.id: message.start for message in session.messages}
         for node, text, answer in self.asides:
             builder = Builder(f"{session.id}~{node.id}", NAME, "summary")
+            builder.about[SIDE] = "summary"
             builder.add_message("user", make_text(text), origin="inferred", sent_at=node.at)
             draft = builder.add_message("assistant", answer.content, sent_at=node.at)
             builder.set_request(draft, **{"id": node.id, **(answer.request or {})})

@@ -2,7 +2,8 @@
 
 Requests of one session are joined: those that name it, and where the tap started the tool itself, all that name none. Of
 these, the conversation with the most requests is the session, and the others are its subagents and side requests.
-Conversations that no name joins stand for themselves. Longer than a mapping because requests of all APIs come in one log.
+Conversations that no name joins are joined by what they say of each other, or stand for themselves. Longer than a mapping
+because requests of all APIs come in one log.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from msgspec import structs
 
@@ -19,11 +21,29 @@ from turnscope.importers import Importer, Place
 from turnscope.reading import anthropic_calls, google_calls, openai_calls
 from turnscope.reading.calls import Exchange, as_text, describe_failure, parse_if_json
 from turnscope.reading.content_blocks import as_mapping
-from turnscope.reading.conversations import Call, Conversations, group_calls, hang_below_call
+from turnscope.reading.conversations import (
+    DISTINCTIVE_CHARACTERS,
+    LEAST_CHARS,
+    Call,
+    Conversation,
+    Conversations,
+    group_calls,
+    hang_below_call,
+)
 from turnscope.reading.responses_calls import ResponseChains, find_response
+from turnscope.reading.side_requests import (
+    SUMMARY,
+    TAIL_CHARS,
+    Sent,
+    begins_anew,
+    find_lead,
+    find_side_requests,
+    list_answers,
+)
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.tap_log import COMPLETE, TapCall, TapLog, is_tap_log, read_tap_log
-from turnscope.session.model import EXACT_REQUESTS, Note, Session
+from turnscope.session.content import extract_text
+from turnscope.session.model import COUNT_REQUESTS, EXACT_REQUESTS, JSON, SIDE, Note, Session
 from turnscope.session.thread import Thread
 from turnscope.session.window_facts import find_large_beta
 from turnscope.settings import DATA_VARIABLE, Machine
@@ -31,8 +51,9 @@ from turnscope.settings import DATA_VARIABLE, Machine
 NAME = "tap"
 ALONE = "alone"  # before the number of a conversation that no name joins to others
 RUN = "run"  # the id of what a tool sent that the tap started, where its requests name no session
-COUNTING = "anthropic-count"
-SIDE_MESSAGES = 3  # a request without tools and with so few messages is a title, a check or a summary of a text
+COUNTING = frozenset(("anthropic-count", "gemini-count", "openai-count"))
+TURN = "x-codex-turn-metadata"
+MAX_DEPTH = 9  # subagents below subagents
 _PROMPTS = {"anthropic-messages": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 _SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 SESSION_HEADERS = "x-claude-code-session-id session_id session-id x-session-id x-opencode-session conversation_id".split()
@@ -48,87 +69,190 @@ def find_places(machine: Machine) -> Iterator[Place]:
 
 def list_entries(source: Source) -> Iterator[Entry]:
     for id, found in _gather(source).items():
-        if id == ALONE:
-            yield from (structs.replace(entry, id=f"{ALONE}~{entry.id}") for entry in found.main.list_entries())
-        else:
-            first = next(found.main.list_entries())
-            yield structs.replace(first, id=id, requests=found.size)
+        first = found.pieces[0].entry
+        yield structs.replace(first, id=id, requests=sum(piece.entry.requests or 0 for piece in found.pieces))
 
 
 def read(source: Source, entry: Entry) -> Thread:
     sessions = _gather(source)
-    id, _, which = (entry.id or next(iter(sessions))).partition("~")
-    found = sessions[id]
-    if id == ALONE:
-        return Thread(_state_exact(found.main.build_session(which, NAME)))
-    first, *others = ((group, one.id) for group in found.groups for one in group.list_entries())
-    name = found.main.stem
-    main = structs.replace(_state_exact(first[0].build_session(first[1], NAME)), id=name)
+    found = sessions[entry.id or next(iter(sessions))]
+    first, *others = found.pieces
+    main = first.build()
+    main = structs.replace(main, id=found.name or main.id, about={**main.about, **found.about})
     below = []
-    for number, (group, one) in enumerate(others, 1):
-        agent = structs.replace(_state_exact(group.build_session(one, NAME)), id=f"{name}~{number}")
-        below.append(hang_below_call(agent, main))
+    for number, piece in enumerate(others, 1):
+        one = structs.replace(piece.build(), id=f"{main.id}~{number}")
+        below.append(structs.replace(one, parent=main.id) if piece.kind else hang_below_call(one, main))
     return Thread(structs.replace(main, subagents=tuple(below)))
 
 
-def _state_exact(session: Session) -> Session:
-    return structs.replace(session, about={**session.about, EXACT_REQUESTS: {"requests": len(session.requests), "proven": 0}})
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A conversation of a log. `kind`: that of requests beside a conversation, "" = none; `agent`: a subagent's own name."""
+
+    group: Conversations
+    entry: Entry
+    kind: str = ""
+    agent: str = ""
+
+    @property
+    def conversation(self) -> Conversation:
+        return next(one for one in self.group.all if str(one.number) == self.entry.id)
+
+    def build(self) -> Session:
+        made = self.group.build_session(self.entry.id, NAME)
+        about = {**made.about, EXACT_REQUESTS: {"requests": len(made.requests), "proven": 0}}
+        about |= {SIDE: self.kind} if self.kind else {"agent": self.agent} if self.agent else {}
+        title = f"{self.kind}: {made.title}" if self.kind else made.title
+        return structs.replace(made, title=title, about=about)
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """The calls of one session: those of its conversations, and side requests, which no conversation goes on from."""
+    """The conversations of one session: its own first, then its subagents and what it sent beside them.
 
-    main: Conversations
-    side: Conversations
+    `name`: its id; "" = that of its first conversation.
+    """
 
-    @property
-    def groups(self) -> list[Conversations]:
-        """Those that hold calls, the session's own first."""
-        return [group for group in (self.main, self.side) if group.all]
+    name: str
+    pieces: list[_Piece]
+    about: dict[str, JSON] = field(default_factory=dict)
 
-    @property
-    def size(self) -> int:
-        return sum(len(one.sent) for group in self.groups for one in group.all)
+
+@dataclass(slots=True)
+class _Gathered:
+    """What a session sent: its own requests and its subagents', by name of the agent, "" = its own. `counts`: of tokens."""
+
+    sent: dict[str, list[Sent | Note]] = field(default_factory=dict)
+    counts: int = 0
 
 
 def _gather(source: Source) -> dict[str, _Joined]:
-    """The calls of each session by its id, the session with the most first; read once."""
+    """The conversations of each session by its id, the session with the most requests first; read once."""
     if "tap" not in source.cache:
         log, chains = read_tap_log(source), ResponseChains()
-        calls: dict[str, list[Call | Note]] = {}
+        parents = dict(filter(None, map(_find_parent, log.calls)))
+        gathered: dict[str, _Gathered] = {}
         for call in log.calls:
+            body = _find_body(call)
+            id, agent = _find_session(call, body, log, parents)
             if call.api in _PROMPTS:
-                body = _find_body(call)
-                calls.setdefault(_find_session(call, body, log), []).extend(_convert(call, body, chains))
-        found = {id: _join(some, id, source.path.stem) for id, some in calls.items()}
-        whole = {id: one for id, one in found.items() if one.main.all}
-        found = dict(sorted(whole.items(), key=lambda item: -item[1].size))
+                gathered.setdefault(id, _Gathered()).sent.setdefault(agent, []).extend(_convert(call, body, chains))
+            elif call.api in COUNTING:
+                gathered.setdefault(id, _Gathered()).counts += 1
+        found: dict[str, _Joined] = {}
+        for id, some in gathered.items():
+            pieces = list(_split(some, source.path.stem if id in (ALONE, RUN) else id))
+            found |= _join_by_content(pieces) if id == ALONE else _join(id, pieces, source.path.stem)
+        found = dict(sorted(found.items(), key=lambda item: -sum(piece.entry.requests or 0 for piece in item[1].pieces)))
         for one in [*found.values()][:1]:
-            one.main.notes += [*log.notes, *_note_counts(log), *chains.list_notes()]
+            counts = sum(some.counts for some in gathered.values())
+            one.about.update({COUNT_REQUESTS: counts} if counts else {})
+            one.pieces[0].group.notes += [*log.notes, *_note_counts(counts), *chains.list_notes()]
         source.cache["tap"] = found
     sessions: dict[str, _Joined] = source.cache["tap"]
     return sessions
 
 
-def _join(calls: list[Call | Note], id: str, stem: str) -> _Joined:
-    """Tell side requests from the others: short ones without tools, in a session whose other requests have some."""
-    has_tools = any(isinstance(call, Call) and call.body.get("tools") for call in calls)
-    own: list[Call | Note] = []
-    aside: list[Call | Note] = []
-    for call in calls:
-        is_aside = has_tools and id != ALONE and isinstance(call, Call) and _is_short(call)
-        (aside if is_aside else own).append(call)
-    name = stem if id in (ALONE, RUN) else id
-    return _Joined(group_calls(own, name), group_calls(aside, name))
+def _split(found: _Gathered, stem: str) -> Iterator[_Piece]:
+    """Split what a session sent into its conversations, subagents and side requests, its own conversations first."""
+    aside: dict[str, list[Call | Note]] = {}
+    for agent in sorted(found.sent):
+        sent = [one for one in found.sent[agent] if isinstance(one, Sent)]
+        kinds = {id(sent[at]): kind for at, kind in find_side_requests(sent).items()}
+        own: list[Call | Note] = []
+        for one in found.sent[agent]:
+            kind = kinds.get(id(one), "")
+            (aside.setdefault(kind, []) if kind else own).append(one.call if isinstance(one, Sent) else one)
+        for name, calls in _split_agents(own, agent):
+            group = group_calls(calls, stem)
+            yield from (_Piece(group, entry, agent=name) for entry in group.list_entries())
+    for kind, calls in aside.items():
+        group = group_calls(calls, stem)
+        yield from (_Piece(group, entry, kind) for entry in group.list_entries())
 
 
-def _is_short(call: Call) -> bool:
-    return not call.body.get("tools") and len(call.body["messages"]) <= SIDE_MESSAGES
+def _split_agents(calls: list[Call | Note], agent: str) -> list[tuple[str, list[Call | Note]]]:
+    """Split calls that no name tells apart: a conversation that begins with another system prompt is a subagent's.
+
+    Some tools begin it with the same message as the session, so what they share does not tell.
+    """
+    leads = [find_lead(call) if isinstance(call, Call) else "" for call in calls]
+    if agent or len(set(leads)) < 2:
+        return [(agent, calls)]
+    first = {lead: call for lead, call in reversed([*zip(leads, calls, strict=True)]) if isinstance(call, Call)}
+    main = max(first, key=leads.count)
+    known = list_answers(call for lead, call in zip(leads, calls, strict=True) if lead == main and isinstance(call, Call))
+    apart = {lead for lead, call in first.items() if lead != main and begins_anew(call, known)}
+    found: dict[str, list[Call | Note]] = {"": []}
+    for lead, call in zip(leads, calls, strict=True):
+        is_apart = lead in apart and isinstance(call, Call)
+        found.setdefault(f"with a system prompt of its own: {lead[:40]}" if is_apart else "", []).append(call)
+    return [*found.items()]
 
 
-def _note_counts(log: TapLog) -> Iterator[Note]:
-    if counts := sum(call.api == COUNTING for call in log.calls):
+def _join(id: str, pieces: list[_Piece], stem: str) -> dict[str, _Joined]:
+    """What names one session is one: its longest conversation, and below it all others."""
+    return {id: _Joined(stem if id == RUN else id, pieces)} if pieces else {}
+
+
+def _join_by_content(pieces: list[_Piece]) -> dict[str, _Joined]:
+    """Hang what no name joins below the conversation that it is seen to belong to; the others stand for themselves."""
+    whole = [piece for piece in pieces if not piece.kind]
+    found = {_name_alone(piece): _Joined("", [piece]) for piece in pieces}
+    for piece in pieces:
+        belongs = (one for one in whole if one is not piece and _belongs(piece, one))
+        above = max(belongs, key=lambda one: one.entry.requests or 0, default=None)
+        if above is not None and (at := _name_alone(above)) in found:
+            found[at].pieces.extend(found.pop(_name_alone(piece)).pieces)
+    return found
+
+
+def _name_alone(piece: _Piece) -> str:
+    agent = f"-{crc32(piece.agent.encode('utf-8', 'replace')):x}" if piece.agent else ""
+    return f"{ALONE}{'-' if piece.kind else ''}{piece.kind}{agent}~{piece.entry.id}"
+
+
+def _belongs(piece: _Piece, to: _Piece) -> bool:
+    """Whether a conversation is seen to belong to another one.
+
+    A subagent's prompt stands in a call of it. A side request begins as it does, has its prompt, or is answered with what it
+    is told later.
+    """
+    own, other = piece.conversation, to.conversation
+    if not piece.kind:
+        prompts = {_squeeze(extract_text([p])) for m in own.sent[0].body.messages if m.role == "user" for p in m.parts}
+        return any(given in text for given in _list_inputs(other) if len(given) >= LEAST_CHARS for text in prompts)
+    texts, others = _read_texts(own), _read_texts(other)
+    if any(text in others for text in texts if len(text) >= DISTINCTIVE_CHARACTERS):
+        return True
+    if len(other.title) >= LEAST_CHARS and any(other.title in text for text in texts):
+        return True
+    answers = (_squeeze(extract_text(one.answer.parts)) for one in own.sent if one.answer)
+    ends = [answer[-TAIL_CHARS:] for answer in answers if len(answer) >= LEAST_CHARS]
+    return any(end in text for text in others for end in ends)
+
+
+def _list_inputs(conversation: Conversation) -> Iterator[str]:
+    """The texts that a conversation's calls of tools were given."""
+    for one in conversation.sent:
+        for block in one.answer.parts if one.answer else ():
+            if isinstance(block, dict) and block.get("type") == "tool_use":
+                yield from (_squeeze(value) for value in as_mapping(block.get("input")).values() if isinstance(value, str))
+
+
+def _read_texts(conversation: Conversation) -> set[str]:
+    """All texts that were sent in a conversation."""
+    sent = {id(message): message for one in conversation.sent for message in one.body.messages}
+    return {_squeeze(extract_text([part])) for message in sent.values() for part in message.parts}
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _note_counts(counts: int) -> Iterator[Note]:
+    if counts:
         what = "1 request was" if counts == 1 else f"{counts} requests were"
         yield Note("info", 0, f"{what} for a count of tokens: no model read them, and they are no requests here")
 
@@ -140,19 +264,41 @@ def _find_body(call: TapCall) -> Mapping[str, Any]:
     return {**inner, "model": body.get("model")} if "contents" in inner else body
 
 
-def _find_session(call: TapCall, body: Mapping[str, Any], log: TapLog) -> str:
-    """The session that a request names; else that of the tool that the tap started, or `ALONE`."""
+def _find_parent(call: TapCall) -> tuple[str, str] | None:
+    """A session of its own that its tool started as a subagent, and the session that did."""
+    id, parent = call.headers.get("x-session-id", ""), call.headers.get("x-parent-session-id", "")
+    return (id, parent) if id and parent and id != parent else None
+
+
+def _find_session(call: TapCall, body: Mapping[str, Any], log: TapLog, parents: Mapping[str, str]) -> tuple[str, str]:
+    """The session that a request names, and the subagent in it, "" = none.
+
+    Where it names none, that of the tool that the tap started, or `ALONE`.
+    """
     user = as_text(as_mapping(body.get("metadata")).get("user_id"))
     try:
         named = as_text(as_mapping(json.loads(user)).get("session_id"))
     except (ValueError, RecursionError):
         named = user.rpartition("_session_")[2] if "_session_" in user else ""
     headers = (call.headers.get(name, "") for name in SESSION_HEADERS)
-    found = named or next(filter(None, headers), "") or as_text(body.get("prompt_cache_key"))
-    return re.sub(r"[^\w.-]", "-", found)[:80] or (RUN if log.command else ALONE)
+    turn = _read_turn(call, body)
+    thread, root = as_text(turn.get("thread_id")), as_text(turn.get("session_id"))
+    found = root or named or next(filter(None, headers), "") or as_text(body.get("prompt_cache_key"))
+    agent = call.headers.get("x-claude-code-agent-id", "") or (thread if thread != root else "")
+    for _ in range(MAX_DEPTH):
+        if found not in parents:
+            break
+        agent, found = agent or found, parents[found]
+    return re.sub(r"[^\w.-]", "-", found)[:80] or (RUN if log.command else ALONE), agent
 
 
-def _convert(call: TapCall, body: Mapping[str, Any], chains: ResponseChains) -> Iterator[Call | Note]:
+def _read_turn(call: TapCall, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What Codex says of a request: its session, its thread, and its kind."""
+    stated = as_mapping(body.get("client_metadata")).get(TURN) or call.headers.get(TURN)
+    return as_mapping(parse_if_json(stated)) if isinstance(stated, str) else {}
+
+
+def _convert(call: TapCall, body: Mapping[str, Any], chains: ResponseChains) -> Iterator[Sent | Note]:
     """A call in Anthropic's shape, and notes on what of it is not whole."""
     if call.trouble:
         yield Note("warning", call.line, f"a request is not recorded whole: {call.trouble}")
@@ -161,6 +307,7 @@ def _convert(call: TapCall, body: Mapping[str, Any], chains: ResponseChains) -> 
         return
     why = call.why or (call.outcome if call.outcome != COMPLETE else "")
     why = why if call.outcome else "no end of it is recorded: it is still arriving, or the tap was stopped"
+    kind = SUMMARY if _read_turn(call, body).get("request_kind") == "compaction" else ""
     for response in (call.response, None):
         try:
             found = [*_convert_call(call, dict(body), response, chains)]
@@ -169,11 +316,13 @@ def _convert(call: TapCall, body: Mapping[str, Any], chains: ResponseChains) -> 
             yield Note("error", call.line, f"the {part} of a request has an unknown shape and was left out: {error!r}")
             continue
         for one in found:
-            if isinstance(one, Call):
-                _complete(one, call, why)
-                if one.answer and why:
-                    yield Note("warning", call.line, f"an answer is not whole: {why}")
-            yield one
+            if isinstance(one, Note):
+                yield one
+                continue
+            _complete(one, call, why)
+            if one.answer and why:
+                yield Note("warning", call.line, f"an answer is not whole: {why}")
+            yield Sent(one, body, kind)
         return
 
 

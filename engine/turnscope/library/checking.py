@@ -189,9 +189,8 @@ def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[
 
 
 def _sum_cost(session: Session, row: Row) -> Decimal | None:
-    """What a session cost under a policy: its path; its branches and subagents as billed, whatever the policy."""
-    bill = overview(session).bill
-    parts = [usd for usd in (row.usd, bill.branches.usd, bill.subagents.usd) if usd is not None]
+    """What a session cost under a policy: its path; all else as billed, whatever the policy."""
+    parts = [usd for usd in (row.usd, overview(session).bill.off_path.usd) if usd is not None]
     return sum(parts, Decimal(0)) if parts else None
 
 

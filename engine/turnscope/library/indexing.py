@@ -263,9 +263,8 @@ def _count_messages(trace: Trace) -> int:
 def _list_billed(trace: Trace, view: Overview, first: int) -> Iterator[BilledRequest]:
     for request, usd, answer in [*zip(trace.session.requests, view.totals, view.answers, strict=True)][first:]:
         yield _build_billed(request, usd, int(answer))
-    for pairs in charge_off_path(trace):
-        for request, charge in pairs:
-            yield _build_billed(request, charge.cost.total if charge.cost else None, charge.answer)
+    for request, charge in charge_off_path(trace).all:
+        yield _build_billed(request, charge.cost.total if charge.cost else None, charge.answer)
 
 
 def _build_billed(request: Request, usd: Decimal | None, answer: int) -> BilledRequest:

@@ -21,6 +21,7 @@ from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note, Session
 
 TITLE_CHARACTERS = 80  # characters of the first prompt that make a title
+LEAST_CHARS = 20  # a shorter text is found in another one by chance
 DISTINCTIVE_CHARACTERS = 64  # a message of so many characters in two calls is no coincidence
 
 
@@ -173,7 +174,9 @@ def group_calls(calls: Iterable[Call | Note], stem: str, *, one_conversation: bo
 
 
 def hang_below_call(agent: Session, main: Session) -> Session:
-    """Hang a subagent below the call whose prompt its first request holds; below none where no call does.
+    """Hang a subagent below the call that gave it its prompt; below none where no call did.
+
+    Tools name the prompt differently, and put words around it: it is a text of the call that stands in the first request.
 
     Args:
         agent: The subagent's session.
@@ -181,7 +184,10 @@ def hang_below_call(agent: Session, main: Session) -> Session:
     """
     first = {block.text for block in agent.blocks[: agent.requests[0].cut] if block.role == "user"}
     calls = ((block, as_mapping(as_mapping(block.raw).get("input"))) for block in main.blocks if block.kind == "tool_use")
-    at = next((block.at for block, given in calls if given.get("prompt") in first), -1)
+    given = [(block.at, value) for block, inputs in calls for value in inputs.values() if isinstance(value, str)]
+    same = (at for at, value in given if value in first)
+    within = (at for at, value in given if len(value) >= LEAST_CHARS and any(value in text for text in first))
+    at = next(same, next(within, -1))
     return structs.replace(agent, parent=main.id, at=at)
 
 

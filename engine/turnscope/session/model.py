@@ -44,6 +44,12 @@ RUN_USD = "run_usd"  # key of Session.about: what the tool says that the whole r
 BEGINS_MID_CONVERSATION = (
     "begins_mid_conversation"  # key of Session.about: true where the earlier conversation is in no line of the log
 )
+SIDE = "side"
+"""Key of `Session.about` of what hangs below a session as its subagents do: the kind of these requests beside it.
+
+One of title, summary, check, quota, retry, other; see `reading.side_requests`.
+"""
+COUNT_REQUESTS = "count_requests"  # key of Session.about: how many requests for a count of tokens its tool sent; they are free
 SHAPE = "_shape"  # key of Request.settings: how this request writes content that other requests write differently
 
 JSON = Any  # a value as `json` reads it; provider data keeps the provider's shape

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-COUNTING = "anthropic-count"
 _APIS = (
     ("anthropic-messages", re.compile(r"/messages$")),
-    (COUNTING, re.compile(r"/messages/count_tokens$")),
+    ("anthropic-count", re.compile(r"/messages/count_tokens$")),
+    ("openai-count", re.compile(r"/responses/input_tokens$")),
+    ("gemini-count", re.compile(r":countTokens$")),
     ("openai-chat", re.compile(r"/chat/completions$")),
     ("openai-responses", re.compile(r"/responses(?:/compact)?$")),
     ("gemini", re.compile(r":(?:generateContent|streamGenerateContent)$")),

@@ -33,6 +33,8 @@ MIN_KEY_CHARS = 16  # local servers take any word as a key, and that word may st
 REQUEST_HEADERS = frozenset(
     "user-agent anthropic-version anthropic-beta openai-beta content-type content-encoding x-app x-client-request-id "
     "session_id session-id conversation_id x-session-id x-opencode-session x-claude-code-session-id "
+    "x-parent-session-id thread-id x-codex-parent-thread-id x-codex-turn-metadata x-openai-subagent originator "
+    "x-claude-code-agent-id x-claude-code-agent-type x-claude-code-auxiliary-type x-claude-code-compaction "
     "x-stainless-retry-count".split()
 )
 RESPONSE_HEADERS = frozenset(

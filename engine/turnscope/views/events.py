@@ -39,6 +39,9 @@ EVENTS = {
     "overflow": Event("over the window", "overflow", "overflows", "The prompt was larger than the window."),
     "retry": Event("retried", "retry", "retries", "The provider answered with errors first."),
     "subagent": Event("subagent", "subagent", "subagents", "A subagent was started, with a window of its own."),
+    "side": Event(
+        "side request", "side request", "side requests", "A request beside the conversation: a title, a summary, a check."
+    ),
 }
 SIGNS = {  # kind of event: how it is drawn, and its colour in the palette
     "compact": ("▼", "warn"),
@@ -50,6 +53,7 @@ SIGNS = {  # kind of event: how it is drawn, and its colour in the palette
     "overflow": ("✖", "bad"),
     "retry": ("×", "bad"),
     "subagent": ("●", "accent"),
+    "side": ("○", "accent"),
 }
 CUT_KINDS = ("compact", "cut", "clear", "unlogged")  # events that remove something from the window, the largest first
 _KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut", "retrieve": "back", "restore": "back"}

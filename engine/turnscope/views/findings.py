@@ -23,9 +23,10 @@ from turnscope.views.cache_breaks import SHORT_TTL, CacheBreak, Cause, find_brea
 from turnscope.views.events import EVENTS, classify_action
 from turnscope.views.overview import CELLS, Marker, Overview
 from turnscope.views.persistent_context import PERSISTENT_KINDS, measure_persistent_context
-from turnscope.views.phrases import format_duration, format_time, format_tokens, spell_count, spell_times
+from turnscope.views.phrases import format_duration, format_time, format_tokens, format_usd, spell_count, spell_times
 from turnscope.views.position import LONG_PROMPT, compute_share, is_mid_prompt
 from turnscope.views.repeats import find_repeats
+from turnscope.views.side_requests import describe_side_requests
 from turnscope.views.user_rules import RULE_SOURCES, RuleIndex, quote_rule, trace_rules
 
 MAX_FINDINGS = 3
@@ -478,6 +479,22 @@ def _find_full_window(known: _Facts) -> list[Finding]:
     return [Finding(text=text, request=n, kind="full", usd=None, tokens=tokens, evidence={"fill": float(fill[n])})]
 
 
+def _find_side_requests(known: _Facts) -> list[Finding]:
+    """What was sent beside the conversation is a part of what the session cost."""
+    session, bill = known.trace.session, known.view.bill
+    aside, whole = bill.side_total, bill.whole
+    if not aside.requests or not aside.usd or not whole.usd or aside.usd < whole.usd * Decimal(str(MIN_COST_SHARE)):
+        return []
+    share = float(aside.usd / whole.usd)
+    text = f"Beside the conversation, {format_usd(aside.usd)} or {share:.0%} of the cost: "
+    text += f"{describe_side_requests(bill, session)}."
+    first = next((marker.request for marker in known.view.markers if marker.kind == "side"), 0)
+    evidence = {"share": share, "requests": aside.requests} | {kind: float(part.usd or 0) for kind, part in bill.side}
+    return [
+        Finding(text=text, request=first, kind="side", usd=aside.usd, tokens=aside.prompt + aside.output, evidence=evidence)
+    ]
+
+
 def _find_retries(known: _Facts) -> list[Finding]:
     """A prompt was sent several times."""
     request = max(known.trace.session.requests, key=lambda r: r.attempts)
@@ -548,6 +565,7 @@ FINDERS: tuple[Callable[[_Facts], list[Finding]], ...] = (
     _find_mid_prompt,
     _find_thinking,
     _find_full_window,
+    _find_side_requests,
     _find_retries,
     _find_output_stubs,
     _find_unattributed,

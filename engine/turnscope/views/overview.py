@@ -22,7 +22,7 @@ from turnscope.planning.provider_edits import GOES_ON, UNASKED
 from turnscope.planning.session_fit import get_prompt_tokens, lacks_tools
 from turnscope.planning.trace import Trace
 from turnscope.pricing.windows import WindowEvidence
-from turnscope.session.model import BUCKETS, Session
+from turnscope.session.model import BUCKETS, SIDE, Session
 from turnscope.session.window_facts import is_one_prompt
 from turnscope.views.bill import bill
 from turnscope.views.events import CUT_KINDS, classify_action
@@ -239,13 +239,16 @@ def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) 
 
 def _mark_subagent(session: Session, agent: Session) -> Marker:
     """A subagent at the request whose answer called it; where the log does not say which, at the last one before it began."""
-    what = f"started subagent {agent.title or agent.id}"
+    side = str(agent.about.get(SIDE, ""))
+    what = agent.title if side else f"started subagent {agent.title or agent.id}"
     if agent.at >= 0:
         n = bisect_right(session.requests, agent.at, key=lambda request: request.cut) - 1
         return Marker(max(0, n), "subagent", what)
     times = [*(message.sent_at for message in agent.messages), *(request.sent_at for request in agent.requests)]
     began = min((time for time in times if time is not None), default=0.0)
     before = [request.n for request in session.requests if request.sent_at is not None and request.sent_at <= began]
+    if side:
+        return Marker(before[-1] if before else 0, "side", what)
     where = "placed by its time" if before else "its time is not in the log" if not began else "it began before this path"
     return Marker(before[-1] if before else 0, "subagent", f"{what}; the call that did is not in the log, {where}")
 

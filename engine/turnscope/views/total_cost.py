@@ -1,4 +1,4 @@
-"""The total cost of a session: its path, its abandoned branches and its subagents, each request once.
+"""The total cost of a session: its path, its abandoned branches, its subagents and what it sent beside them, each request once.
 
 Every total that is shown comes from here. No branch is assembled for it: a request is priced from its recorded usage, and an
 answer is counted only where its record cannot be true.
@@ -10,6 +10,8 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import chain
+from typing import NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
@@ -17,7 +19,7 @@ from turnscope.counting.ledger import Ledger
 from turnscope.counting.tokens import make_estimator
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
-from turnscope.session.model import RUN_USD, Block, Request, Session, Usage, select_model_output
+from turnscope.session.model import RUN_USD, SIDE, Block, Request, Session, Usage, select_model_output
 from turnscope.views.bill import Charge, charge
 from turnscope.views.summary_requests import infer_summary_requests
 
@@ -32,6 +34,7 @@ class CostShare:
         sessions: paths, branches or subagents.
         unpriced: requests with usage whose model has no known price.
         usd: None where no request has a price.
+        prompt, output: tokens of all prompts and answers, as billed.
         counted, counted_usd: answers that were counted because their record cannot be true, and the USD that this adds.
         logged, logged_usd: requests whose cost the log states, and that cost.
     """
@@ -39,6 +42,8 @@ class CostShare:
     sessions: int = 0
     requests: int = 0
     unpriced: int = 0
+    prompt: int = 0
+    output: int = 0
     usd: Decimal | None = None
     counted: int = 0
     counted_usd: Decimal = Decimal(0)
@@ -53,7 +58,7 @@ class CostShare:
 
 @dataclass(frozen=True, slots=True)
 class TotalCost:
-    """The parts of a session's cost: its path, the branches that left it, and all subagents.
+    """The parts of a session's cost: its path, the branches that left it, all subagents, and requests beside them by kind.
 
     `run_usd`: what the log states for the whole run, where it states nothing for single requests. `summaries`, `summary_usd`:
     requests for summaries that no log holds, and what they probably cost; no part of the other numbers.
@@ -62,6 +67,7 @@ class TotalCost:
     path: CostShare = CostShare()
     branches: CostShare = CostShare()
     subagents: CostShare = CostShare()
+    side: tuple[tuple[str, CostShare], ...] = ()
     run_usd: Decimal | None = None
     summaries: int = 0
     summary_usd: Decimal | None = None
@@ -69,17 +75,17 @@ class TotalCost:
     @property
     def whole(self) -> CostShare:
         """All parts together."""
-        shares = (self.path, self.branches, self.subagents)
-        return CostShare(
-            sessions=sum(share.sessions for share in shares),
-            requests=sum(share.requests for share in shares),
-            unpriced=sum(share.unpriced for share in shares),
-            usd=_sum_known(share.usd for share in shares),
-            counted=sum(share.counted for share in shares),
-            counted_usd=sum((share.counted_usd for share in shares), Decimal(0)),
-            logged=sum(share.logged for share in shares),
-            logged_usd=_sum_known(share.logged_usd for share in shares),
-        )
+        return _add_shares((self.path, self.off_path))
+
+    @property
+    def off_path(self) -> CostShare:
+        """All but the path."""
+        return _add_shares((self.branches, self.subagents, self.side_total))
+
+    @property
+    def side_total(self) -> CostShare:
+        """The requests beside the conversation: titles, summaries, checks."""
+        return _add_shares([share for _, share in self.side])
 
     @property
     def run_difference(self) -> Decimal | None:
@@ -93,7 +99,12 @@ class TotalCost:
     @property
     def parts(self) -> tuple[tuple[str, CostShare], ...]:
         """The parts that have requests, by name; always the path."""
-        named = (("path", self.path), ("branches", self.branches), ("subagents", self.subagents))
+        named = (
+            ("path", self.path),
+            ("branches", self.branches),
+            ("subagents", self.subagents),
+            ("side requests", self.side_total),
+        )
         return tuple((name, share) for name, share in named if share.requests or name == "path")
 
 
@@ -106,11 +117,13 @@ def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
         trace: the path.
         charges: the charges of its requests, in order.
     """
-    left, below = charge_off_path(trace)
+    off = charge_off_path(trace)
+    kinds = Tally(str(agent.about.get(SIDE, "")) for agent in _iter_subagents(trace.session))
     bill = TotalCost(
-        _sum_charges(1, zip(trace.session.requests, charges, strict=True)),
-        _sum_charges(len(trace.session.forks), left),
-        _sum_charges(sum(1 for _ in _iter_subagents(trace.session)), below),
+        sum_charges(1, zip(trace.session.requests, charges, strict=True)),
+        sum_charges(len(trace.session.forks), off.branches),
+        sum_charges(kinds[""], off.subagents),
+        tuple((kind, sum_charges(kinds[kind], pairs)) for kind, pairs in off.side.items()),
     )
     summaries = infer_summary_requests(trace)
     bill = replace(bill, summaries=len(summaries), summary_usd=_sum_known(one.usd for one in summaries))
@@ -119,8 +132,21 @@ def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
     return replace(bill, run_usd=Decimal(str(run))) if known else bill
 
 
-def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tuple[Request, Charge]]]:
-    """Charge the requests of abandoned branches, and those of subagents."""
+class OffPath(NamedTuple):
+    """The charged requests of abandoned branches, of subagents, and of what was sent beside the conversation, by kind."""
+
+    branches: list[tuple[Request, Charge]]
+    subagents: list[tuple[Request, Charge]]
+    side: dict[str, list[tuple[Request, Charge]]]
+
+    @property
+    def all(self) -> Iterator[tuple[Request, Charge]]:
+        """Every one."""
+        return chain(self.branches, self.subagents, *self.side.values())
+
+
+def charge_off_path(trace: Trace) -> OffPath:
+    """Charge the requests that are not on the path."""
     session, prices = trace.session, trace.prices
     seen = {request.id for request in session.requests if request.id}
     left = [
@@ -129,11 +155,14 @@ def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tu
         for pair in _charge_own(fork.own, fork.start, count=trace.ledger.count_content, prices=prices, seen=seen)
     ]
     below: list[tuple[Request, Charge]] = []
+    side: dict[str, list[tuple[Request, Charge]]] = {}
     for agent in _iter_subagents(session):
         count = _build_counter(agent, trace)
+        kind = str(agent.about.get(SIDE, ""))
+        into = side.setdefault(kind, []) if kind else below
         for own, start in _iter_parts(agent):
-            below += _charge_own(own, start, count=count, prices=prices, seen=seen)
-    return left, below
+            into += _charge_own(own, start, count=count, prices=prices, seen=seen)
+    return OffPath(left, below, dict(sorted(side.items())))
 
 
 def freeze_estimates(trace: Trace) -> Session:
@@ -196,19 +225,44 @@ def _build_counter(agent: Session, trace: Trace) -> Callable[[list[Block]], int]
     return trace.ledger.count_content if same else Ledger(counter, (), [], {}).count_content
 
 
-def _sum_charges(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> CostShare:
+def sum_charges(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> CostShare:
+    """Sum charged requests.
+
+    Args:
+        sessions: Paths, branches or subagents that they belong to.
+        charged: The requests with their charges.
+    """
     pairs = list(charged)
+    passes = [each for request, _ in pairs if request.usage for each in request.usage.passes]
     usd = [made.cost.total for _, made in pairs if made.cost]
     logged = [Decimal(str(request.logged_usd)) for request, _ in pairs if request.logged_usd is not None]
     return CostShare(
         sessions=sessions,
         requests=len(pairs),
         unpriced=sum(made.cost is None and bool(request.usage and request.usage.prompt_tokens) for request, made in pairs),
+        prompt=sum(each.prompt_tokens for each in passes),
+        output=sum(made.answer for _, made in pairs)
+        + sum(each.output_tokens for request, _ in pairs if request.usage for each in request.usage.iterations),
         usd=_sum_known(usd),
         counted=sum(made.counted for _, made in pairs),
         counted_usd=sum((made.counted_usd for _, made in pairs), Decimal(0)),
         logged=len(logged),
         logged_usd=_sum_known(logged),
+    )
+
+
+def _add_shares(shares: Sequence[CostShare]) -> CostShare:
+    return CostShare(
+        sessions=sum(share.sessions for share in shares),
+        requests=sum(share.requests for share in shares),
+        unpriced=sum(share.unpriced for share in shares),
+        prompt=sum(share.prompt for share in shares),
+        output=sum(share.output for share in shares),
+        usd=_sum_known(share.usd for share in shares),
+        counted=sum(share.counted for share in shares),
+        counted_usd=sum((share.counted_usd for share in shares), Decimal(0)),
+        logged=sum(share.logged for share in shares),
+        logged_usd=_sum_known(share.logged_usd for share in shares),
     )
 
 
