@@ -25,6 +25,7 @@ from turnscope.planning.policy import parse
 from turnscope.reading.registry import find_importers
 from turnscope.settings import Machine
 from turnscope.tap import server as tap_server
+from turnscope.telemetry import sending
 
 DOCS = ROOT / "engine" / "turnscope" / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -85,6 +86,7 @@ def files(tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(tap, "wait_until_interrupted", lambda: None)
     monkeypatch.setattr(tap, "PORT", 0)
     monkeypatch.setattr(context, "wait", stop)
+    monkeypatch.setattr(sending, "send_spans", lambda spans, *_: len(spans))
     kept = data_folder.parent / "home" / ".claude" / "projects" / "p" / "session.jsonl"
     kept.parent.mkdir(parents=True)
     shutil.copy(SAMPLE, kept)

@@ -19,6 +19,7 @@ from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.reading.content_blocks import as_mapping, as_rows, make_result
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.messages import build_body, convert_message, convert_system_prompt, find_answers, find_messages
+from turnscope.reading.shared_prompts import restore_prompts
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.stated_sizes import StatedPrompts
 from turnscope.reading.trace_calls import drop_repeats, find_doubled, join_events
@@ -57,6 +58,7 @@ GROUP = ("gen_ai.conversation.id", "session.id", "langfuse.sessionId", "traceloo
 OURS, ASK, UNTIMED = "turnscope.request", "turnscope.ask", "turnscope.untimed"  # see `telemetry.names`
 BRANCH_OF, SUBAGENT_OF = "turnscope.branch_of", "turnscope.subagent_of"
 WRITTEN_1H, ESTIMATED = "turnscope.usage.cache_write_1h.input_tokens", "turnscope.usage.output_tokens.estimated"
+EXPECTED_USAGE = "turnscope.usage.expected"
 EXPECTED, PARTS, TURN = "turnscope.expected_input_tokens", "turnscope.input_tokens.", "turnscope.turn"
 EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
 
@@ -97,6 +99,8 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
         held, spans = len(spans), drop_repeats(spans)
         if repeated := held - len(spans):
             notes.append(Note("info", 0, f"{repeated} spans are in the file once more: each counts once"))
+        if lacking := restore_prompts(spans):
+            notes.append(Note("warning", 0, f"{lacking} calls lack messages that other spans hold, which are not in the file"))
         groups: dict[str, list[Call]] = {}
         passed = len(spans)
         ours = {as_text(span.attributes[GROUP[0]]) for span in spans if OURS in span.attributes}
@@ -349,8 +353,8 @@ def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
         "usage": _get_usage(span),
         "logged_usd": next((found for key in COST if (found := parse_usd(span.attributes.get(key))) is not None), None),
     }
-    if about["usage"] != _get_platform_usage(span):
-        about["logged_usd"] = None  # a cost of tokens that were not used
+    if OURS in span.attributes or about["usage"] != _get_platform_usage(span):
+        about["logged_usd"] = None  # computed by Turnscope, or a cost of tokens that were not used
     reason = span.get_first(*REASONS)
     reason = parse_if_json(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
     about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
@@ -371,6 +375,8 @@ def _get_usage(span: TraceSpan) -> Usage | None:
 
     A platform counts for itself where no usage was reported.
     """
+    if EXPECTED_USAGE in span.attributes:
+        return None
     response = as_mapping(_get_value(span, "langfuse.output", "output.value"))
     found = convert_usage(response.get("usage")) if "choices" in response else None
     return found or _get_platform_usage(span)
@@ -478,7 +484,7 @@ IMPORTER = Importer(
     list_entries,
     find_places,
     suffixes=(".json", ".jsonl", ".db"),
-    version=9,
+    version=10,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans report is one",
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from turnscope import settings
 from turnscope.counting.reconciliation import Terms
@@ -16,7 +17,9 @@ from turnscope.planning.render import build_body
 from turnscope.session.model import JSON, Fact, Message
 from turnscope.telemetry import names, spans
 from turnscope.telemetry.export import Exporter
+from turnscope.telemetry.prompts import WrittenPrompts
 from turnscope.telemetry.spans import DecisionRecord, RequestRecord
+from turnscope.telemetry.tool_runs import iter_tool_runs
 from turnscope.views.decision_log import iter_decisions
 
 
@@ -34,8 +37,10 @@ class TracingSink:
         """Nothing: a fact is part of the span of its request."""
 
     def record_request(self, ended: RequestEnded) -> None:
-        """Export the spans of a request."""
+        """Export the spans of a request, and of the tools that ran before it."""
         record = self._build_record(ended)
+        if self.turn:
+            self._export_tools(self.turn[-1], spans.get_times(record)[0])
         self.turn.append(record)
         self.exporting.export_spans(spans.build_request_spans(record))
         for one in record.made if ended.status == "complete" else ():
@@ -47,6 +52,11 @@ class TracingSink:
         if self.turn:
             self.exporting.export_spans((spans.build_turn_span(self.turn),))
         self.turn = []
+
+    def _export_tools(self, record: RequestRecord, until: int) -> None:
+        """Export the spans of what an answer called."""
+        runs = iter_tool_runs(self.chat.live_session.session, record.request, content=self.content)
+        self.exporting.export_spans(spans.build_tool_span(record, run, until) for run in runs)
 
     def _build_record(self, ended: RequestEnded) -> RequestRecord:
         plan, expected, chat = ended.plan, ended.plan.calibration.predict, self.chat
@@ -63,10 +73,17 @@ class TracingSink:
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,
-            body=build_body(plan, chat.live_session.session) if self.content else None,
-            answer=ended.blocks,
+            content=self._write_content(ended),
             first=self.turn[0].request.n if self.turn else ended.request.n,
         )
+
+    def _write_content(self, ended: RequestEnded) -> Mapping[str, Any]:
+        """The whole prompt with its answer: what a server or a file has of the requests before is not known here."""
+        if not self.content:
+            return {}
+        body = build_body(ended.plan, self.chat.live_session.session)
+        reason = spans.name_reason(ended.request.stop_reason)
+        return WrittenPrompts(whole=True).write(ended.request.n, body, ended.blocks, reason)
 
 
 def trace_requests(

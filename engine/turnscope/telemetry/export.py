@@ -1,4 +1,6 @@
-"""Exports spans to a file of OTLP's JSON lines, and to a server of OTLP over HTTP, each only if it is set.
+"""Exports spans to a file of OTLP's JSON lines, and to a server of OTLP over HTTP (protobuf), each only if it is set.
+
+Headers, time limits and certificates for a server are those of OpenTelemetry's own variables, `OTEL_EXPORTER_OTLP_*`.
 
 A file is written at once. A server that does not answer delays nothing: spans wait in a queue of 2,048, and the SDK logs what
 does not fit.
@@ -10,8 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opentelemetry.exporter.otlp.json.file import FileMetricExporter, FileSpanExporter
-from opentelemetry.exporter.otlp.json.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.json.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan
@@ -24,6 +24,7 @@ from turnscope.telemetry.spans import RESOURCE
 
 DELAY = 1_000  # milliseconds that spans wait for others before they are sent
 EVERY = 15_000  # milliseconds between two exports of the counters
+TRACES = "/v1/traces"
 
 
 class Exporter:
@@ -36,9 +37,12 @@ class Exporter:
             metrics.append(FileMetricExporter(_check_writable(telemetry.file.with_suffix(".metrics.jsonl"))))
         self._server: BatchSpanProcessor | None = None
         if telemetry.endpoint:
-            base = telemetry.endpoint.rstrip("/")
-            self._server = BatchSpanProcessor(OTLPSpanExporter(f"{base}/v1/traces"), schedule_delay_millis=DELAY)
-            metrics.append(OTLPMetricExporter(f"{base}/v1/metrics"))
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # only who sends waits for it
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            traces = complete_address(telemetry.endpoint)
+            self._server = BatchSpanProcessor(OTLPSpanExporter(traces), schedule_delay_millis=DELAY)
+            metrics.append(OTLPMetricExporter(f"{traces.removesuffix(TRACES)}/v1/metrics"))
         readers = [PeriodicExportingMetricReader(exporter, export_interval_millis=EVERY) for exporter in metrics]
         self._meters = MeterProvider(readers, RESOURCE)
         self._compactions = self._meters.get_meter("turnscope").create_counter(
@@ -94,6 +98,12 @@ def write_spans(path: Path, spans: Iterable[ReadableSpan]) -> int:
     finally:
         exporter.shutdown()
     return count
+
+
+def complete_address(endpoint: str) -> str:
+    """The address that takes spans, of a server's base address or of itself."""
+    base = endpoint.rstrip("/")
+    return base if base.endswith(TRACES) else f"{base}{TRACES}"
 
 
 def _check_writable(path: Path) -> Path:

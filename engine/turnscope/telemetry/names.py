@@ -20,13 +20,28 @@ INPUT_TOKENS = "gen_ai.usage.input_tokens"  # includes tokens read from the cach
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
+CACHE_CREATION = "gen_ai.usage.cache_creation.input_tokens"  # the older name of the same, which most servers read
 CACHE_WRITE_1H = "turnscope.usage.cache_write_1h.input_tokens"  # of those into the cache, the ones written for one hour
 ESTIMATED_OUTPUT = "turnscope.usage.output_tokens.estimated"  # counted, where the recorded output cannot be true
 INPUT = "gen_ai.input.messages"
 OUTPUT = "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
 TOOLS = "gen_ai.tool.definitions"
+TOOL_NAME = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
+TOOL_CALL = "gen_ai.tool.call.id"
+TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+TOOL_RESULT = "gen_ai.tool.call.result"
 ERROR = "error.type"
+
+# What servers read where the conventions have no name, or where a server does not read theirs.
+SESSION = "session.id"  # Phoenix, MLflow and Langfuse group by it; a subagent's spans have that of the session above
+KIND = "openinference.span.kind"
+VALUE_IN, VALUE_OUT = "input.value", "output.value"
+COST = "gen_ai.usage.cost"  # USD
+COST_PARTS = ("llm.cost.total", "llm.cost.prompt", "llm.cost.completion")  # Phoenix; USD
+COST_MLFLOW = "mlflow.llm.cost"  # JSON
+COST_LANGFUSE = "langfuse.observation.cost_details"  # JSON
 
 # The names that the provider's SDK has for a server's compaction.
 COMPACTION_READ = "anthropic.usage.compaction.input_tokens"
@@ -44,9 +59,19 @@ WINDOW = "turnscope.window"  # tokens
 EXPECTED = "turnscope.expected_input_tokens"  # prompt tokens as expected before the request was sent
 BUCKETS = "turnscope.input_tokens."  # and a bucket, or `hidden` for what the log does not hold; they sum to `EXPECTED`
 USD = "turnscope.usd"
-UNTIMED = "turnscope.untimed"  # no time is recorded, so the span has its place in the order as its time
+UNTIMED = "turnscope.untimed"  # no time is recorded: the span has its place in the order, and the time of nothing
+EXPECTED_USAGE = "turnscope.usage.expected"  # the span's usage and cost are what Turnscope expects: nothing was billed
+RECORD = "turnscope.record"  # the conversation that this one replays
 ATTEMPTS = "turnscope.attempts"
 ASK = "turnscope.ask"  # kind of a rule query that called a model; its span is no request of the conversation
+
+# A message is written once in a conversation, by the first request that sends it. They are numbered as they are written: those
+# of a span from `PROMPT_START` on, then its answer.
+PROMPT_START = "turnscope.prompt.start"
+PROMPT_MESSAGES = "turnscope.prompt.messages"  # numbers of all messages of the prompt, such as `0-5,8`
+PROMPT_SYSTEM = "turnscope.prompt.system"  # the request whose span holds the system prompt of this one
+PROMPT_TOOLS = "turnscope.prompt.tools"  # and its tools
+PROMPT_MARKS = "turnscope.prompt.marks"  # marks for the cache, which move: [message of this prompt, part, mark] as JSON
 
 # Events of a request's span. Tokens are the provider's, as expected.
 EDIT = "turnscope.edit"
