@@ -19,7 +19,9 @@ POLL_SECONDS = 2
 SWITCH = "header-live"
 QUIET_SECONDS = 60  # without a write after which the line says that nothing is written
 FILL, USD = "live.fill", "live.usd"
-_STARTED, _VERSION, _SEEN, _ALERTED, _ALERTS = (f"live.{name}" for name in ("started", "version", "seen", "alerted", "alerts"))
+_STARTED, _VERSION, _SEEN, _ALERTED, _ALERTS, _DRAWING = (
+    f"live.{name}" for name in ("started", "version", "seen", "alerted", "alerts", "drawing")
+)
 _BROWSER = Path(__file__).parent / "browser"
 _alerts = st.components.v2.component("turnscope_alerts", html="", js=theme.read_files(_BROWSER, "alerts.js"))
 _permission = st.components.v2.component(
@@ -63,7 +65,9 @@ def draw_line(shown: opening.ShownSession) -> None:
     if st.session_state.get(_STARTED, _Start("", 0, 0)).entry != shown.entry.id:
         st.session_state[_STARTED] = _Start(shown.entry.id, len(shown.view), usd)
     with st.container(key="live-line", horizontal=True, vertical_alignment="center", gap="small"):
+        st.session_state[_DRAWING] = True
         _follow_file(shown)
+        del st.session_state[_DRAWING]
         with st.popover(_name_limits(), icon=":material/notifications:", key="live-limits"):
             st.html('<div class="ts-small">Notify me each time this session reaches</div>')
             kept: dict[str, Any] = {"placeholder": "none", "persist_state": "session"}
@@ -82,11 +86,16 @@ def _name_limits() -> str:
 
 @st.fragment(run_every=POLL_SECONDS)
 def _follow_file(shown: opening.ShownSession) -> None:
-    """The line, drawn anew by itself; the whole page is when the file has changed."""
+    """The line, drawn anew by itself; the whole page is when the file has changed.
+
+    A page that is being drawn is drawn to its end first: a file that grows all the time would stop it each time.
+    """
     now = cache.read_version(shown.entry)
     before = st.session_state.get(_VERSION, (shown.entry.id, now))
-    st.session_state[_VERSION] = (shown.entry.id, now)
-    if before != (shown.entry.id, now) and before[0] == shown.entry.id:
+    has_grown = before != (shown.entry.id, now) and before[0] == shown.entry.id
+    if not has_grown or not st.session_state.get(_DRAWING):
+        st.session_state[_VERSION] = (shown.entry.id, now)
+    if has_grown and not st.session_state.get(_DRAWING):
         url.go_to_request(url.NEWEST)
         st.rerun()
     st.html(render_line(shown, st.session_state[_STARTED], _find_written(shown), time.time()), width="stretch")

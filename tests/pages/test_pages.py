@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -332,6 +333,26 @@ def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: 
     assert not app.exception
     assert app.query_params["request"] == "20"
     assert laid == []
+
+
+def test_a_page_of_a_session_that_grows_all_the_time_is_drawn_to_its_end(
+    cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pages.parts import cache
+
+    path = claude_folder(data_folder, monkeypatch) / "s1.jsonl"
+    log = Log()
+    log.user("look for the road")
+    log.answer("m0", "It is here.", usage=(1, 2, 3, 4))
+    log.save(path)
+    open_page(app, session=entry_id(path))
+    versions = itertools.count()
+    monkeypatch.setattr(cache, "read_version", lambda _: str(next(versions)))
+    app.toggle(key="header-live").set_value(True).run()
+    app.run()
+    assert not app.exception
+    assert next(versions) < 20, "each run looks a few times, and begins no other one"
+    assert "It is here." in bodies(app)
 
 
 def test_what_passes_a_tap_is_shown_while_it_passes(cold: None, app: AppTest, data_folder: Path) -> None:
