@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from turnscope.counting.reconciliation import CELLS
@@ -24,6 +25,13 @@ def test_a_schema_has_every_column_with_its_meaning_and_unit(name: str) -> None:
         if column.kind == "usd":
             assert field.type.scale == USD_SCALE
     assert all(not column.nullable for column in table.columns if column.name in table.key)
+
+
+def test_no_column_has_to_be_quoted_in_sql() -> None:
+    words = duckdb.sql("select keyword_name from duckdb_keywords() where keyword_category <> 'unreserved'").fetchall()
+    reserved = {word for (word,) in words}
+    found = {name for table in TABLES.values() for name in table.names} & reserved
+    assert found == set()
 
 
 def test_every_part_of_a_prompt_has_a_column() -> None:

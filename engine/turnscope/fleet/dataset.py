@@ -44,7 +44,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     Attributes:
         at: when it was made, as ISO 8601 in UTC.
-        what: what made it: read, settle, forget.
+        what: what made it: read, tidy, forget.
         files: all that count after it; None = those of the commit before, with these changes.
         salt: key of the digests of people who are forgotten.
         forgotten: those digests.
@@ -153,6 +153,24 @@ class Fleet:
         """
         return self.write_rows(file.table, change(self.read_files(file.table, [file])), file.batches)
 
+    def remove_old_files(self) -> int:
+        """Remove every file that does not count any more, and commits before the last snapshot. Gives how many there were.
+
+        Call it after a commit only: whoever wrote meanwhile cannot commit any more. TurnscopeError: storage fails.
+        """
+        storage, gone = self.storage, list[str]()
+        for name in TABLES:
+            gone += [path for path in storage.list_files(storage.join(name)) if self._cut_root(path) not in self.files]
+        commits = storage.list_files(storage.join(COMMITS))
+        snapshot = self.number - (self.number - 1) % SNAPSHOT_EVERY
+        gone += [path for path in commits if _read_number(path) < snapshot]
+        for path in gone:
+            storage.remove(path)
+        return len(gone)
+
+    def _cut_root(self, path: str) -> str:
+        return path[len(self.storage.join("")) :]
+
     def commit(self, what: str, added: Iterable[PartFile], removed: Iterable[str] = (), forgotten: Iterable[str] = ()) -> Fleet:
         """Make files count, and others count no more. Gives the tables as they are then.
 
@@ -202,6 +220,11 @@ def open_fleet(url: str) -> Fleet:
         for gone in commit.removed:
             files.pop(gone, None)
     return Fleet(storage, newest[0].number, files, newest[0].salt, newest[0].forgotten)
+
+
+def _read_number(path: str) -> int:
+    """The number of a commit's file."""
+    return int(path.rpartition("/")[2].partition(".")[0])
 
 
 def _read_commit(storage: Storage, path: str) -> Commit:

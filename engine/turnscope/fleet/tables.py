@@ -21,13 +21,14 @@ USD_DIGITS, USD_SCALE = 18, 12  # of a decimal: exact, and 64 bits in DuckDB; a 
 ID_DIGITS = 16  # hexadecimal digits of an identifier
 
 Kind = Literal["string", "int", "double", "bool", "date", "timestamp", "usd"]
-Privacy = Literal["", "text", "person", "path"]
+Privacy = Literal["", "text", "person", "path", "names"]
 
 PRIVACY: dict[Privacy, str] = {
     "": "",
     "text": "empty without `--with-text`",
     "person": "hashed with `--hash-key-file`",
     "path": "hashed with `--hash-key-file`",
+    "names": "empty with `--hash-key-file`",
 }
 ARROW_TYPES = {"string": "string", "int": "int64", "double": "float64", "bool": "bool", "date": "date32"}
 
@@ -136,14 +137,14 @@ SESSIONS = Table(
         Column("ended", "timestamp", "When its last request was sent.", "UTC"),
         _count("size", "Size of its source.", "bytes"),
         _count("requests", "Requests of its main path."),
-        _count("all_requests", "Requests with its branches and subagents, each once."),
+        _count("all_requests", "All its requests, with branches and subagents, each once."),
         _count("turns", "Turns of its main path that made a request."),
         _count("branches", "Paths that were left."),
         _count("subagents", "Subagents, those of subagents included."),
         _usd("usd", "Cost of all its requests; empty where no price is known."),
         _count("unpriced", "Requests with usage whose model has no known price."),
         _tokens("peak_tokens", "Tokens of its largest prompt.", nullable=False),
-        _tokens("window", "The model's window; 0 = not known.", nullable=False),
+        _tokens("window_tokens", "The model's window; 0 = not known.", nullable=False),
         Column("peak_fill", "double", "Its fullest prompt, as a share of the window.", "0 to 1"),
         Column("mean_fill", "double", "The mean of its prompts, each as a share of the window.", "0 to 1"),
         _count("peak_request", "Number of the fullest request, from 0; -1 = no window is known."),
@@ -161,12 +162,12 @@ SESSIONS = Table(
 )
 REQUESTS = Table(
     "requests",
-    "One request to a model, of the main path, a branch or a subagent.",
+    "One request to a model: of the main path, a branch or a subagent, or sent beside the conversation.",
     ("session", "part", "number"),
     (
         SESSION,
         DAY,
-        Column("part", "string", "`path`, `branch` or `subagent`.", nullable=False),
+        Column("part", "string", "`path`, `branch`, `subagent` or `side`.", nullable=False),
         _count("number", "Its number within its part, from 0."),
         Column("id", "string", "Digest of the id that the provider gave the answer; empty = it gave none."),
         Column(
@@ -176,7 +177,7 @@ REQUESTS = Table(
             nullable=False,
         ),
         *OWNERS,
-        Column("at", "timestamp", "When it was sent.", "UTC"),
+        Column("sent_at", "timestamp", "When it was sent.", "UTC"),
         _count("turn", "The turn, from 0; empty off the main path.", nullable=True),
         Column("model", "string", 'The model; "" = not named.', nullable=False),
         _tokens("uncached", "Input that was neither read from the cache nor written to it.", nullable=False),
@@ -186,7 +187,7 @@ REQUESTS = Table(
         _tokens("output", "Output; counted where the log's number cannot be true.", nullable=False),
         _usd("usd", "Its cost; empty where its model has no known price."),
         _tokens("prompt", "Tokens of the prompt: recorded, else estimated; empty off the main path."),
-        _tokens("window", "The model's window; empty where it is not known."),
+        _tokens("window_tokens", "The model's window; empty where it is not known."),
         Column("fill", "double", "The prompt as a share of the window.", "0 to 1"),
         *(_tokens(name, CELL_MEANINGS[name]) for name in CELLS),
         Column("prompt_digest", "string", "Digest of system prompt and tools as sent; empty where the log holds neither."),
@@ -211,7 +212,7 @@ DECISIONS = Table(
         _count("request", "Number of the request, from 0."),
         _count("turn", "The turn, from 0."),
         Column("model", "string", 'The model; "" = not named.', nullable=False),
-        Column("by", "string", "`policy` or `server`.", nullable=False),
+        Column("actor", "string", "Who made it: `policy` or `server`.", nullable=False),
         Column("rule", "string", "The rule that made it.", nullable=False),
         Column("action", "string", "What it did.", nullable=False),
         Column("because", "string", "Its reason in words, which may name a file.", "", "text"),
@@ -220,7 +221,7 @@ DECISIONS = Table(
         Column("changed", "bool", "Whether the prompt changed.", nullable=False),
         _tokens("before", "Tokens of the prompt before it, as the provider would bill them.", nullable=False),
         _tokens("after", "The same after it.", nullable=False),
-        _tokens("limit", "Tokens that the prompt may have.", nullable=False),
+        _tokens("budget", "Tokens that the prompt may have.", nullable=False),
         Column("verdict", "string", "What became of the request.", nullable=False),
         _usd("cache_usd", "Effect on the prompt cache at that request, simulated."),
     ),
@@ -295,13 +296,13 @@ SOURCES = Table(
         Column(
             "state", "string", "`read`, `unreadable`, `set aside` (crashed or hung too often) or `forgotten`.", nullable=False
         ),
-        _id("stamp", "What showed that it had not changed: etag, else size and time."),
-        Column("content", "string", "Digest of the bytes that were read; empty where none were."),
+        _id("stamp", 'Digest of the etags of its files, else of their sizes and times; "" = it has to be read again.'),
+        _id("content", 'Digest of the bytes that were read; "" = none were.'),
         _id("made_by", "Version of all that made its rows."),
         _count("size", "Its size.", "bytes"),
         _count("sessions", "Sessions that it held."),
         _count("batch", "Number of the commit that wrote its rows."),
-        Column("error", "string", "What is wrong with it, which may name a file.", "", "path"),
+        Column("error", "string", "What is wrong with it, which may name a file.", "", "names"),
         _count("tries", "How often it was tried."),
         Column("read_at", "timestamp", "When it was read.", "UTC", nullable=False),
         Column("cpu_seconds", "double", "CPU time that reading it took.", "seconds", nullable=False),

@@ -16,6 +16,7 @@ from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -154,12 +155,27 @@ def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
         source: the source.
         where: its path in the index.
     """
+    for found in iter_sessions(source):
+        yield build_entry(found.session, found.source, where=where, entry=found.entry, title=found.title)
+
+
+class FoundSession(NamedTuple):
+    """A conversation of a source: the session, the id of its entry ("" = the only one), the title of its format."""
+
+    session: Session
+    entry: str
+    title: str
+    source: Source
+
+
+def iter_sessions(source: Source) -> Iterator[FoundSession]:
+    """Read every conversation of a source. TurnscopeError: none can be read."""
     source, importer = claims.recognize(source)
     if importer is None:
         for id in [entry.id for entry in contents.list_entries(source)]:
             with suppress(BrokenFile):  # an entry without messages is no session; the others are read all the same
                 session, place = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
-                yield build_entry(session, source, where=where, entry=id, title=place.title)
+                yield FoundSession(session, id, place.title, source)
         return
     importer = guard_own(importer)
     listed, empty = [*importer.entries(source)], True
@@ -167,7 +183,7 @@ def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
         session = importer.read(source, entry).session
         if session.blocks:
             empty = False
-            yield build_entry(session, source, where=where, entry=entry.id if len(listed) > 1 else "", title=importer.title)
+            yield FoundSession(session, entry.id if len(listed) > 1 else "", importer.title, source)
     if empty:
         contents.read_entry(source)  # raises what is wrong with it
 
@@ -202,14 +218,13 @@ def _build_line(
     session, fill = trace.session, view.fill[~np.isnan(view.fill)]
     times = [float(at) for at in view.sent_at if not np.isnan(at)]
     priced = [miss.usd for miss in missed if miss.usd is not None]
-    named = next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
     return IndexRow(
         path=where,
         entry=entry,
         name=source.path.name,
         title=view.title,
         tool=tool,
-        project=named or source.path.parent.name,
+        project=find_project(session) or source.path.parent.name,
         models=", ".join(dict.fromkeys(model for model in view.models if model)),
         requests=len(view),
         messages=_count_messages(trace),
@@ -231,6 +246,11 @@ def _build_line(
         warm_until=find_cold_time(trace),
         sent=int(view.prompts[-1]) if len(view) else 0,
     )
+
+
+def find_project(session: Session) -> str:
+    """The project that a log names, as a path or a name; "" where it names none."""
+    return next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
 
 
 def _build_miss(view: Overview, miss: CacheBreak) -> IndexedMiss:
@@ -262,13 +282,19 @@ def _count_messages(trace: Trace) -> int:
 
 def _list_billed(trace: Trace, view: Overview, first: int) -> Iterator[BilledRequest]:
     for request, usd, answer in [*zip(trace.session.requests, view.totals, view.answers, strict=True)][first:]:
-        yield _build_billed(request, usd, int(answer))
+        yield build_billed(request, usd, int(answer))
     for request, charge in charge_off_path(trace).all:
-        yield _build_billed(request, charge.cost.total if charge.cost else None, charge.answer)
+        yield build_billed(request, charge.cost.total if charge.cost else None, charge.answer)
 
 
-def _build_billed(request: Request, usd: Decimal | None, answer: int) -> BilledRequest:
-    """The tokens of all passes of a request. `answer`: output tokens of the first, counted where its record cannot be true."""
+def build_billed(request: Request, usd: Decimal | None, answer: int) -> BilledRequest:
+    """The tokens of all passes of a request.
+
+    Args:
+        request: the request.
+        usd: its cost.
+        answer: output tokens of the first pass, counted where its record cannot be true.
+    """
     passes = request.usage.passes if request.usage else ()
     long = sum(each.cache_creation_1h_input_tokens for each in passes)
     return BilledRequest(

@@ -136,10 +136,8 @@ def build_contents(trace: Trace, view: Overview) -> SessionContents:
         trace: the session as recorded.
         view: its overview.
     """
-    session = trace.session
-    scales = np.repeat(view.scales[:, None], len(BUCKETS), axis=1)
-    scales[:, :2] = view.static_scales[:, None]
-    prices = scales * view.usd[:, : len(BUCKETS)] / np.maximum(view.cells[:, : len(BUCKETS)], 1)
+    session, scales = trace.session, view.list_bucket_scales()
+    prices = price_counted_tokens(view)
     summed = np.concatenate([np.zeros((1, len(BUCKETS))), prices.cumsum(axis=0)])
     parts: dict[Key, _Known] = {}
     calls: dict[str, int] = defaultdict(int)
@@ -152,6 +150,13 @@ def build_contents(trace: Trace, view: Overview) -> SessionContents:
             known.spans.append((start, stop, counted))
             known.usd += counted * float(summed[stop, bucket] - summed[start, bucket])
     return SessionContents(trace, view, parts, dict(calls), prices, scales)
+
+
+def price_counted_tokens(view: Overview) -> Floats:
+    """USD of a counted token at the mean price of its bucket, `[request, bucket]`."""
+    buckets = len(BUCKETS)
+    prices: Floats = view.list_bucket_scales() * view.usd[:, :buckets] / np.maximum(view.cells[:, :buckets], 1)
+    return prices
 
 
 def classify(session: Session, block: Block) -> Key:

@@ -1,0 +1,98 @@
+"""What a worker of the cluster does for one source: fetch it, have it read, and look whether it changed meanwhile."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from threading import local
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscope.errors import TurnscopeError
+from turnscope.fleet.reader import Reader, ReadResult, ReadTask
+from turnscope.fleet.sources import SourceUnit, fetch, stamp_again
+from turnscope.library.indexing import get_reader_version
+
+FETCH_TRIES = 4  # of a source whose storage fails
+BACK_OFF = 0.5  # seconds before the second try; each further one waits twice as long
+CHANGED = "changed"  # the state of a source that was another one after it was read
+_here = local()
+
+
+class Options(Struct, frozen=True):
+    """How sources are read.
+
+    Attributes:
+        made_by: version of all that makes rows.
+        policies: names of policies to replay.
+        with_text: whether rows hold texts.
+        limit: seconds after which a source counts as hung.
+    """
+
+    made_by: str
+    policies: tuple[str, ...] = ()
+    with_text: bool = False
+    limit: float = 600.0
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a source. `unit`: as it was when it was read; `content`: digest of its bytes, "" = none were read."""
+
+    unit: SourceUnit
+    result: ReadResult
+    content: str = ""
+
+
+def run_task(unit: SourceUnit, options: Options) -> Outcome:
+    """Read a source. It is read as it is now; if it changes meanwhile, that is the outcome.
+
+    Args:
+        unit: the source.
+        options: how it is read.
+    """
+    problem = ""
+    for number in range(FETCH_TRIES):
+        if number:
+            time.sleep(BACK_OFF * 2 ** (number - 1))
+        try:
+            return _read_once(stamp_again(unit), options)
+        except (TurnscopeError, OSError) as error:
+            problem = f"{error}. {getattr(error, 'short_hint', '')}".strip()
+    return Outcome(unit, ReadResult("unreadable", error=problem))
+
+
+def _read_once(unit: SourceUnit, options: Options) -> Outcome:
+    began = time.thread_time()
+    with fetch(unit) as (path, content):
+        own = time.thread_time() - began
+        task = ReadTask(
+            path=str(path),
+            source_id=unit.id,
+            url=unit.url,
+            content=content,
+            size=unit.size,
+            owner=unit.owner,
+            made_by=options.made_by,
+            policies=options.policies,
+            with_text=options.with_text,
+        )
+        result = _get_reader(options.limit).read(task)
+    if stamp_again(unit).stamp != unit.stamp:
+        return Outcome(unit, ReadResult(CHANGED, error="it changed while it was read", cpu_seconds=result.cpu_seconds))
+    return Outcome(unit, replace(result, cpu_seconds=result.cpu_seconds + own), content)
+
+
+def _get_reader(limit: float) -> Reader:
+    """The process that reads for this thread, started when it is first needed."""
+    reader: Reader | None = getattr(_here, "reader", None)
+    if reader is None:
+        reader = _here.reader = Reader(limit)
+        atexit.register(reader.close)
+    reader.limit = limit
+    return reader
+
+
+def get_version() -> str:
+    """The version of importers and prices on this machine: all workers have to have the same."""
+    return get_reader_version()
