@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import turnscope
 from claude_log import Log
@@ -16,6 +17,7 @@ from turnscope.library.policy_table import (
     KINDS,
     MeasuredSession,
     build_table,
+    draw_interval,
     find_best,
     measure_session,
     sum_up,
@@ -105,3 +107,14 @@ def test_the_best_are_beaten_by_none_and_what_is_refused_is_not_among_them() -> 
 def test_the_table_as_csv_has_every_number() -> None:
     (row,) = csv.DictReader(io.StringIO(table_to_csv(build_table([make_row(usd=0.25)])), newline=""))
     assert (row["policy"], row["cost"], row["short"], row["idle"]) == ("p", "0.25", "0.25", "")
+
+
+def test_draws_of_parts_of_many_sessions_give_the_interval_of_draws_of_all() -> None:
+    rng = np.random.default_rng(1)
+    record = rng.lognormal(0, 1.5, 20_000)
+    usd = np.column_stack([record * 0.6 * rng.lognormal(0, 0.4, len(record)), record])
+    sums = [usd[rng.integers(0, len(usd), len(usd))].sum(axis=0) for _ in range(400)]
+    low, high = np.quantile([policy / whole for policy, whole in sums], (0.025, 0.975))
+    drawn = draw_interval(usd)
+    assert drawn == pytest.approx((low, high), abs=0.15 * (high - low))
+    assert draw_interval(usd) == drawn
