@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Policy
-from turnscope.live import endpoints
+from turnscope.live import endpoints, injected_context
 from turnscope.live.chat import Settings
 from turnscope.live.secrets import KeyRing
 from turnscope.live.threads import Destination
@@ -64,11 +64,18 @@ def prepare_form(thread: str) -> None:
 
 
 def _restore_parameters(thread: str) -> None:
-    """The chat's policy was turned by hand: the form shows it so."""
+    """The chat's policy was turned by hand, or has rules beside its own: the form shows it so."""
     stored = cache.open_chat_store().list_policies(thread)
     base = list_policies().get(stored[-1][1].name) if stored else None
-    if base and [part.rule.name for part in stored[-1][1].rules] == [part.rule.name for part in base.rules]:
-        get_changes()[base.name] = parameters.find_changes(stored[-1][1], base)
+    if base is None:
+        return
+    sent = stored[-1][1]
+    st.session_state["chat.repeat"] = injected_context.repeats_user_rules(sent) and not injected_context.repeats_user_rules(
+        base
+    )
+    plain = injected_context.remove_added_rules(sent, base)
+    if [part.rule.name for part in plain.rules] == [part.rule.name for part in base.rules]:
+        get_changes()[base.name] = parameters.find_changes(plain, base)
 
 
 def get_changes() -> dict[str, dict[str, Any]]:
@@ -97,7 +104,7 @@ def build_settings() -> Settings:
     spend = get_value("spend")
     return Settings(
         model=get_value("model") or DEFAULTS["model"],
-        policy=context.add_memory(get_policy()),
+        policy=context.add_repetition(context.add_memory(get_policy())),
         max_tokens=int(get_value("max")),
         thinking=bool(get_value("thinking")),
         summary_model=get_value("summary") or "",

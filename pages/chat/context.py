@@ -94,6 +94,11 @@ def add_memory(base: Policy) -> Policy:
     return injected_context.add_memory_rules(base) if get_memory_mode() == ALWAYS else base
 
 
+def add_repetition(base: Policy) -> Policy:
+    """The policy as it is sent: with the user's rules said again once they have left, where this is switched on."""
+    return injected_context.repeat_user_rules(base) if get_value("repeat") else base
+
+
 def build_context(thread: str) -> InjectedContext:
     """What is attached to a chat now."""
     folder = Path(find_project()) if find_project() else None

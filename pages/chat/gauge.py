@@ -13,7 +13,7 @@ from turnscope.views import overview as views
 from pages.chat.preview import RequestPreview
 from pages.chat.typing_box import Draft
 from pages.parts import cards
-from pages.parts.formats import escape, format_percent, format_tokens, shorten
+from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
 VERDICTS = {
     "send": ("fits", "good"),
@@ -126,6 +126,20 @@ def _render_middle(weighed: RequestPreview) -> str:
     what, before = weighed.middle
     place = f"{before * 100:.0f} % into this prompt ({format_tokens(weighed.plan.expected_tokens)} tokens)"
     return f'<p class="chat-note warn">Lost in the middle: the {what} sits {place}, where models recall least.</p>'
+
+
+def render_lost_rules(weighed: RequestPreview | None) -> str:
+    """Which rules of the user's the next request lacks, and what repeating them costs; "" where it has all.
+
+    Args:
+        weighed: the next request; None = it is not planned yet.
+    """
+    lost = weighed.lost_rules if weighed else None
+    if lost is None:
+        return ""
+    them, price = "it" if len(lost.rules) == 1 else "them", f", {format_usd(lost.usd)} at most" if lost.usd else ""
+    cost = f"Repeating {them} takes {lost.tokens:,} tokens in each request{price}."
+    return f'<p class="chat-note warn" role="status"><b>{escape(lost.sentence)}</b> {cost}</p>'
 
 
 def _describe_next_cut(ahead: next_request.NextCut | None) -> str:

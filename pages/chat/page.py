@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live import attachments, endpoints
+from turnscope.live import attachments, endpoints, injected_context
 from turnscope.live.events import WriteFailed
 
 from pages.chat import (
@@ -180,6 +180,7 @@ def _draw_next_request(open_chat: open_chats.OpenChat | None) -> None:
     ahead = notices.attempt(lambda: preview.predict_cut(open_chat))
     fits = preview.list_fits(open_chat, weighed.plan if weighed else None)
     st.html(gauge.render_envelope(weighed, fits, ahead, bool(typed), bool(open_chat and open_chat.is_busy)))
+    _draw_lost_rules(weighed)
     if attached := gauge.render_attachments(weighed, typed):
         st.html(attached)
     st.html(markup.render_decisions(open_chat.log if open_chat else {}, fits, open_chat.session if open_chat else None))
@@ -188,6 +189,18 @@ def _draw_next_request(open_chat: open_chats.OpenChat | None) -> None:
         session = open_chat.session
         since = int(session.about.get("live_from", 0))
         st.html(markup.render_spending(session, open_chat.chat.spent_usd, choices.build_settings().spend_limit, since))
+
+
+def _draw_lost_rules(weighed: preview.RequestPreview | None) -> None:
+    """Draw which rules of the user's are lost, and the button that has them repeated from then on."""
+    if lost := gauge.render_lost_rules(weighed):
+        st.html(lost)
+        if not injected_context.repeats_user_rules(choices.build_settings().policy):
+            st.button("Repeat my rules", key="chat.repeat_rules", on_click=_repeat_rules, help=policy_form.REPEAT_HELP)
+
+
+def _repeat_rules() -> None:
+    st.session_state["chat.repeat"] = True
 
 
 def _send_message(open_chat: open_chats.OpenChat | None) -> None:

@@ -15,6 +15,13 @@ from pages.parts import chat_form, policies, widgets
 from pages.parts.chat_form import POLICY, get_value
 from pages.parts.formats import escape, shorten
 
+REPEAT = "Repeat my rules once they have left"
+REPEAT_HELP = (
+    "Sentences such as “never push” or “always run the tests” are said again, word for word, once the policy has cut them. "
+    "Each takes about 20 to 50 tokens in every request. Rules in other words are not found, and a rule in the prompt may be "
+    "ignored all the same."
+)
+
 
 def format_option(policy: Policy) -> str:
     """What stands in the list of policies: its title, and in a few words why it is not for chats."""
@@ -45,6 +52,7 @@ def draw() -> None:
             f'<div class="chat-why" style="margin:0"><b>{escape(base.title)}</b>, from the next request on. '
             "Another mark or budget changes what is cut, and the cache is lost from the first cut on.</div>"
         )
+        st.toggle(REPEAT, key="chat.repeat", persist_state="session", help=REPEAT_HELP)
         digest = parameters.encode_changes(turned)
         with st.form(f"chat.policy.{base.name}.{digest}", border=False):
             values: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from turnscope import Session, TurnscopeError
 from turnscope.live import attachments, branches, endpoints, request_checks
 from turnscope.live.chat import Chat
 from turnscope.live.sinks import NullSink
-from turnscope.views import Plan, next_request
+from turnscope.views import Plan, next_request, user_rules
 
 from pages.chat import choices, context, open_chats
 from pages.chat.open_chats import OpenChat
@@ -23,7 +23,7 @@ class RequestPreview:
     """The next request; `refused`: why it would not be sent, None = it would be.
 
     `attachment_tokens`: those of each file that would go with the message. `middle`: what is in the middle of a long request
-    (`next_request.find_mid_prompt`).
+    (`next_request.find_mid_prompt`). `lost_rules`: rules that a person gave and the request lacks.
     """
 
     plan: Plan
@@ -31,6 +31,7 @@ class RequestPreview:
     refused: TurnscopeError | None = None
     attachment_tokens: tuple[int, ...] = ()
     middle: tuple[str, float] | None = None
+    lost_rules: user_rules.LostRules | None = None
 
     @property
     def states(self) -> tuple[next_request.State, ...]:
@@ -53,16 +54,18 @@ def preview_request(open_chat: OpenChat | None, text: str = "", files: Sequence[
             return RequestPreview(open_chat.log[max(open_chat.log)], open_chat.session) if open_chat.log else None
         open_chat.chat.settings = open_chats.resolve_settings(open_chat, choices.find_destination(open_chat.thread)[0])
         context.attach_preview(open_chat.chat, open_chat.thread)
-        return _preview(open_chat.chat, text, files)
+        return _preview(open_chat.chat, text, files, open_chat.log[max(open_chat.log)] if open_chat.log else None)
 
 
-def _preview(chat: Chat, text: str, files: Sequence[Any]) -> RequestPreview:
+def _preview(chat: Chat, text: str, files: Sequence[Any], before: Plan | None = None) -> RequestPreview:
     plan, growing = chat.preview_after([("user", attachments.append_text(files, text))] if text or files else ())
     first = len(growing.ledger) - len(files) - bool(text.strip())
     scale, ledger = plan.calibration.scale, growing.ledger
     sizes = tuple(round(scale * ledger.count_tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = request_checks.check_window(plan, growing.session, growing.ledger)
-    return RequestPreview(plan, growing.session, refused, sizes, next_request.find_mid_prompt(plan, growing.session, ledger))
+    middle = next_request.find_mid_prompt(plan, growing.session, ledger)
+    lost = user_rules.find_next_lost(plan, before, growing.session, ledger)
+    return RequestPreview(plan, growing.session, refused, sizes, middle, lost)
 
 
 def predict_cut(open_chat: OpenChat | None) -> next_request.NextCut | None:

@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "model": "offline-16k",
     "window": 0,  # tokens of the model's, from its server or from the user
     "policy": POLICY,
+    "repeat": False,  # rules of the user's are said again once they have left
     "thinking": False,
     "max": 1_024,
     "temperature": None,

@@ -18,7 +18,7 @@ from turnscope.envelope.memories import Memory, Owner
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.tool_outputs import make_address, tidy_output
 from turnscope.live.context_sources import ContextSources
-from turnscope.live.injected_context import add_memory_rules, list_tool_definitions
+from turnscope.live.injected_context import add_memory_rules, list_tool_definitions, remove_added_rules, repeat_user_rules
 from turnscope.live.output_tool import OutputTool
 from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
@@ -259,3 +259,14 @@ def test_every_policy_can_be_given_memory_and_notes(name: str) -> None:
     rules = [part.rule.name for part in policy.rules]
     assert rules.count("insert_memories") == rules.count("index_notes") == 1
     assert add_memory_rules(policy) == policy
+
+
+@pytest.mark.parametrize("name", ["balanced", "condense-oldest"])
+def test_the_rule_that_repeats_rules_stands_behind_the_cuts_and_can_be_taken_away(name: str) -> None:
+    base = load(name)
+    made = repeat_user_rules(base)
+    names = [part.rule.name for part in made.rules]
+    behind = names[names.index("repeat_user_rules") + 1 :]
+    assert not {"condense", "clear_old_results", "compact_when_over"} & {*behind}
+    assert repeat_user_rules(made) is made
+    assert remove_added_rules(add_memory_rules(made), base) == base

@@ -27,7 +27,7 @@ from turnscope.session.model import Block
 from turnscope.session.timeline import make_block
 from turnscope.share import export_formats
 from turnscope.storage.database import StorageError, open_database
-from turnscope.views import next_request
+from turnscope.views import next_request, user_rules
 
 from pages.chat import attachments, choices, gauge, markup, open_chats, preview, typing_box
 from pages.parts import chat_form
@@ -783,6 +783,30 @@ def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent
     assert render_gauge(16_000, 100, 15_000) == "", "a short prompt"
     assert render_gauge(2_000, 100, 60_000) == "", "the head"
     assert render_gauge(32_000, 30_000, 100) == "", "its end stands near the prompt's"
+
+
+def test_a_rule_that_leaves_is_said_before_the_request_is_sent_and_can_be_repeated(app: AppTest, data_folder: Path) -> None:
+    open_chat(app)
+    app.session_state["chat.policy"] = "last-20-messages"
+    app.session_state["chat.turned"] = {"last-20-messages": {"1.keep": 3}}
+    say(app, "Never push to the main branch.")
+    assert not app.exception
+    assert "A rule of yours" not in bodies(app)
+    say(app, "question 1")
+    say(app, "question 2")
+    assert "A rule of yours left the window: “Never push to the main branch”." in bodies(app)
+    assert re.search(r"Repeating it takes \d\d tokens in each request", bodies(app))
+    app.button(key="chat.repeat_rules").click().run()
+    assert "A rule of yours" not in bodies(app)
+    assert app.session_state["chat.repeat"]
+    say(app, "question 3")
+    session = store(data_folder).load(app.query_params["thread"])
+    trace = turnscope.replay(session)
+    assert not user_rules.find_lost_rules(trace.plans[-1], user_rules.RuleIndex(session))
+    app.session_state["chat.settled"] = ""
+    app.session_state["chat.repeat"] = False
+    app.run()
+    assert app.session_state["chat.repeat"], "a chat that is opened again goes on as it was"
 
 
 @pytest.mark.thorough

@@ -8,11 +8,22 @@ import pytest
 import turnscope
 from conftest import ROOT, shared
 from hand_made import Row, make_clearing, make_compaction, make_trace, result, session
+from turnscope.envelope.user_rules import find_rules, is_rule, iter_rule_spans
+from turnscope.live.injected_context import repeat_user_rules
+from turnscope.planning.policy import load
+from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Part, Session, Span
 from turnscope.views.findings import rank_findings
 from turnscope.views.overview import build_overview
-from turnscope.views.user_rules import RuleFate, RuleIndex, find_rules, is_rule, iter_rule_spans, quote_rule, trace_rules
+from turnscope.views.user_rules import (
+    RuleFate,
+    RuleIndex,
+    find_lost_rules,
+    find_next_lost,
+    quote_rule,
+    trace_rules,
+)
 
 FORGETS = ROOT / "sample_sessions" / "chat-forgets-first-instruction.jsonl"
 RULE = "Never push to the main branch."
@@ -264,6 +275,66 @@ def test_a_comparison_says_how_many_rules_each_policy_keeps() -> None:
     told = json.loads(made.to_json())["policies"]
     assert [each["lost"] for each in told[0]["lost_rules"]] == [10, 10, 25]
     assert told[1]["lost_rules"] == []
+
+
+def test_a_request_lacks_the_rules_that_the_replay_says_it_lost() -> None:
+    session = turnscope.load(FORGETS)
+    trace = turnscope.replay(session)
+    index = RuleIndex(session)
+    fates = trace_rules(trace, index)
+    for plan in trace.plans:
+        n = plan.request.n
+        lost = [fate.rule for fate in fates if not fate.is_kept and fate.lost <= n and not 0 <= fate.back <= n]
+        assert [*find_lost_rules(plan, index)] == lost
+
+
+def test_the_next_request_says_what_leaves_and_what_repeating_costs() -> None:
+    session = turnscope.load(FORGETS)
+    trace = turnscope.replay(session)
+    assert find_next_lost(trace.plans[9], trace.plans[8], session, trace.ledger) is None
+    leaving = find_next_lost(trace.plans[10], trace.plans[9], session, trace.ledger)
+    assert leaving is not None
+    assert leaving.sentence.startswith("A rule of yours leaves the window with the next request: “Before anything else: ")
+    assert leaving.sentence.endswith("; so did one other.")
+    assert leaving.usd is not None
+    assert 0 < leaving.usd < 0.001
+    gone = find_next_lost(trace.plans[11], trace.plans[10], session, trace.ledger)
+    assert gone is not None
+    assert gone.sentence.startswith("A rule of yours left the window: ")
+    plan = replay_repeating(session).plans[11]
+    (insert,) = (piece for piece in plan.after.pieces if piece.slot == "user_rules")
+    assert gone.tokens == plan.calibration.predict(sum(insert.counts)), "what is said of it is what the rule inserts"
+
+
+def replay_repeating(session: Session) -> Trace:
+    return turnscope.replay(session, repeat_user_rules(load("as-recorded")))
+
+
+def test_rules_that_are_repeated_are_kept_and_stay_at_one_place_while_nothing_more_is_cut() -> None:
+    session = turnscope.load(FORGETS)
+    trace = replay_repeating(session)
+    fates = trace_rules(trace, RuleIndex(session))
+    assert [fate.is_kept for fate in fates] == [True] * 4
+    last = turnscope.replay(session, repeat_user_rules(load("condense-oldest")))
+    places = [[p.start for p in plan.after.pieces if p.slot == "user_rules"] for plan in last.plans]
+    cuts = [
+        max((d.edit.span.stop for d in plan.decisions if d.edit.action == "condense" and d.edit.span), default=0)
+        for plan in last.plans
+    ]
+    assert any(places)
+    for before, now, cut in zip(places, places[1:], cuts[1:], strict=False):
+        assert cut or not before or before == now, "without a cut the cache is left alone"
+
+
+@pytest.mark.parametrize("name", ["condense-oldest", "last-5-pairs", "half-in-pairs", "last-20-messages", "extracts"])
+def test_under_a_policy_that_cuts_every_rule_of_the_user_is_kept(name: str) -> None:
+    rows = talk(40, f"Hello. {RULE} {'Some words. ' * 400}")
+    rows[7].prompt = "Always run the tests before you answer."
+    found = make_trace(rows).session
+    trace = turnscope.replay(found, repeat_user_rules(load(name)))
+    fates = trace_rules(trace, RuleIndex(found))
+    assert [fate.rule.text for fate in fates] == [RULE, "Always run the tests before you answer."]
+    assert all(fate.is_kept for fate in fates)
 
 
 def test_where_no_rule_is_found_it_says_so() -> None:

@@ -26,7 +26,8 @@ from turnscope.planning.rule_registry import find_rule
 from turnscope.session.model import JSON, Answer, Ask, AskKind
 from turnscope.storage.memories import Memories
 
-FACTS_RULE, NOTES_RULE = "insert_memories", "index_notes"
+FACTS_RULE, NOTES_RULE, REPEAT_RULE = "insert_memories", "index_notes", "repeat_user_rules"
+LAST_RULES = ("fall_back_to_larger_window", "refuse_when_over", "warn_at")  # what judges a request that is complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,26 @@ def add_memory_rules(policy: Policy) -> Policy:
     has = {part.rule.name for part in policy.rules}
     added = (Step(rule, rule.params()) for rule in map(find_rule, (FACTS_RULE, NOTES_RULE)) if rule.name not in has)
     return replace(policy, rules=(*added, *policy.rules))
+
+
+def repeat_user_rules(policy: Policy) -> Policy:
+    """Return the policy with the rule that repeats the user's rules, behind its cuts, unless it has it."""
+    if _has_rule(policy, REPEAT_RULE):
+        return policy
+    at = next((n for n, part in enumerate(policy.rules) if part.rule.name in LAST_RULES), len(policy.rules))
+    rule = find_rule(REPEAT_RULE)
+    return replace(policy, rules=(*policy.rules[:at], Step(rule, rule.params()), *policy.rules[at:]))
+
+
+def remove_added_rules(policy: Policy, base: Policy) -> Policy:
+    """Return the policy without the rules that its base lacks.
+
+    Args:
+        policy: The policy, such as one that a chat was sent with.
+        base: The policy that rules were added to.
+    """
+    own = {part.rule.name for part in base.rules}
+    return replace(policy, rules=tuple(part for part in policy.rules if part.rule.name in own))
 
 
 def list_tool_definitions(policy: Policy) -> Sequence[JSON]:
@@ -165,6 +186,11 @@ def accept_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
 def list_notes(chat: Chat) -> Sequence[tuple[str, str, str]]:
     """Return id, title and text of each note of a chat, newest last."""
     return NoteTools.from_session(chat.live_session.session).entries
+
+
+def repeats_user_rules(policy: Policy) -> bool:
+    """Return whether a policy says the user's rules again once they have left."""
+    return _has_rule(policy, REPEAT_RULE)
 
 
 def _has_rule(policy: Policy, rule: str) -> bool:

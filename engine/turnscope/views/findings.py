@@ -15,6 +15,7 @@ import numpy as np
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.user_rules import RULE_SOURCES
 from turnscope.numbering import format_request, format_requests
 from turnscope.planning.trace import Trace
 from turnscope.session.content import INJECTED_KINDS
@@ -27,7 +28,7 @@ from turnscope.views.phrases import format_duration, format_time, format_tokens,
 from turnscope.views.position import LONG_PROMPT, compute_share, is_mid_prompt
 from turnscope.views.repeats import find_repeats
 from turnscope.views.side_requests import describe_side_requests
-from turnscope.views.user_rules import RULE_SOURCES, RuleIndex, quote_rule, trace_rules
+from turnscope.views.user_rules import RuleIndex, describe_lost_rules, trace_rules
 
 MAX_FINDINGS = 3
 BILL_SHARE = 0.5  # of the input cost; one kind of content that is half of it is the first to look at
@@ -373,12 +374,10 @@ def _find_lost_rules(known: _Facts) -> list[Finding]:
     lost = sorted((f for f in fates if not f.is_kept), key=lambda f: (RULE_SOURCES.index(f.rule.source), f.back >= 0, f.lost))
     if not lost:
         return []
-    first, *others = lost
+    first = lost[0]
     n, plan = first.lost, trace.plans[first.lost]
-    whose = {"prompt": "A rule of yours", "memory": "A rule of a memory file", "system": "A rule of the system prompt"}
     back = f" and came back at request {format_request(first.back)}" if first.back >= 0 else ""
-    more = f"; so did {spell_count(len(others))} other{'s' if len(others) > 1 else ''}" if others else ""
-    text = f"{whose[first.rule.source]} left the window at request {format_request(n)}{back}: {quote_rule(first.rule)}{more}."
+    text = describe_lost_rules([fate.rule for fate in lost], f"left the window at request {format_request(n)}{back}")
     tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
     listed = [
         {"text": f.rule.text, "source": f.rule.source, "block": f.rule.block, "lost": f.lost, "back": f.back} for f in lost

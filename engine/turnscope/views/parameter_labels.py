@@ -254,6 +254,8 @@ LABELS: Mapping[str, str] = {
     "remove_matches.remove": "Regular expressions",
     "remove_matches.keep_last": "Leave the newest alone (messages)",
     "remove_matches.system": "Search system prompts too",
+    "repeat_user_rules.most": "Rules that are repeated, at most (tokens)",
+    "repeat_user_rules.sources": "Where rules are looked for",
     "repair.result": "Result of a call that has none",
     "repair.stray": "Line before a result whose call is gone",
     "repair.begin": "Repair an answer in front",

@@ -1,121 +1,27 @@
-"""Rules that a person gave in words ("never push", "always run the tests"), and whether each request of a replay holds them.
+"""Whether each request of a replay holds the rules that a person gave in words, which `envelope.user_rules` finds.
 
-Rules are found lexically in prompts, memory files and system prompts, in English: a sentence with an imperative. What is in
-code, in quotation marks or tags, or in pasted output is none. A rule is kept where its words stand in a request, in any block
-or placeholder, with any white space between them. Words that survive are not words that a model recalls.
+A rule is kept where its words stand in a request, in any block or placeholder, with any white space between them. Words that
+survive are not words that a model recalls.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from decimal import Decimal
 
-from turnscope.envelope.context_items import RULE_FILES
+from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Chunk, Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.user_rules import RULE_SOURCES, RuleWords, UserRule, find_rules, read_part_text, write_rules
 from turnscope.planning.trace import Trace
-from turnscope.session.content import extract_block_text
-from turnscope.session.model import Block, Part, Session, Span
+from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.model import Part, Session
 from turnscope.views.losses import iter_changes
+from turnscope.views.phrases import spell_count
 
-Source = Literal["prompt", "memory", "system"]
-
-RULE_SOURCES: tuple[Source, ...] = get_args(Source)
-
-MAX_RULES = 200  # of a session; a system prompt may have more
-MAX_CHARACTERS = 400  # of a sentence; what is longer is pasted, or a list
-MAX_WORDS, MIN_WORDS = 50, 3
-MAX_TEXT = 200_000  # characters of one block that are read
-LONG_PROMPT = 6_000  # characters; a longer prompt has something pasted in its middle
 QUOTED = 120  # characters of a rule that a sentence quotes
-NEAR = 2_000  # characters within which a memory file is named
-EDGE = 2_000  # characters of a long prompt that are read at either end
-
-_HIDDEN = re.compile(
-    r"```.*?(?:```|\Z)"  # code
-    r"|~~~.*?(?:~~~|\Z)"
-    r"|`[^`\n]+`"
-    r"|“[^”\n]{1,400}”"
-    r"|(?<!\w)\"[^\"\n]{1,400}\"(?!\w)"
-    r"|(?<!\w)'[^'\n]{1,400}'(?!\w)",
-    re.DOTALL,
-)
-# What people put their own words in; what stands in other tags was put there by a tool, or pasted.
-_OWN_TAGS = r"instructions?|rules?|constraints?|requirements?|guidelines?|important|task|user_?(?:query|message|request)|prompt"
-_TAG = re.compile(rf"<(?!(?:{_OWN_TAGS})\b)([A-Za-z][\w:.-]{{0,60}})(?: [^<>\n]{{0,400}})?>", re.IGNORECASE)
-_YET = re.compile(r"\b(?:yet|for now|right now|any ?more|this time)\b", re.IGNORECASE)  # it holds for a moment
-_PASTED_LINE = re.compile(
-    r"\s*(?:[<>|]"  # quotations, tags, tables
-    r"|\$ |% |# ?include|//|/\*|at [\w.$<>]+ ?\(|File \"|Traceback"  # shells, code, stacks
-    r"|\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b"  # logs
-    r"|[+-]{3} |@@|diff --git"  # differences
-    r"|(?:error|warning|note|help|hint)(?:\[\w+\])?:"  # compilers
-    r"|\d+[:|] )|(?: {8}|\t\t)\S"
-)
-_CODE_LINE = re.compile(r"[;{}]\s*$|^\s*(?:import|from|def|class|return|const|let|var|function|public)\s|=>|\)\s*:\s*$|==|!=")
-_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]*")
-_BULLET = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)]|#{1,6})?")
-_AROUND = "*_ \t\r"
-
-# What may come before an imperative: the beginning of a clause, with words that only introduce it.
-_BEGIN = (
-    r"(?:^|[,;:()–—]\s*|\s-+\s+|\b(?:and|but|so|then|or|also|please|just|important|note|remember|again|otherwise|instead)[,:!]?\s+"
-    r"|\b(?:you|u)\s+(?:should|must|will|can|may|shall|need to)\s+|\b(?:want|need|like|ask|tell) you to\s+)[\s*_]*"
-)
-_VERBS = (
-    r"use|do|change|edit|write|touch|respond|answer|reply|return|output|modify|suggest|show|give|include|read|run|call|make|add"
-    r"|create|work|talk|speak|consider|print|list|commit|ask|recommend|propose|fix|update|implement|report|provide|keep|look|focus"
-    r"|produce|generate|test|allow|accept|send|stop|book|offer|quote|cite|mention|delete|remove|install|push|reference|import|say|rely"
-)
-_NO_RULE = (  # what a person says of a belief, and what follows a fact
-    r"mind|know|think|worry|see|seem|believe|remember|recall|understand|have|get me wrong|bother|care|feel|like|want|need"
-    r"|wonder|saw|seen|been|had|was|were|did|is|are|has|heard|got|came|went|worked|happened|be afraid|exist|appear"
-    r"|even|really|matter"
-)
-_PAST = r"(?!(?:need|feed|embed|proceed|exceed)\b)\w+ed"
-_SUBJECTS = (  # what a demand is made of
-    r"code|tests?|output|answers?|repl(?:y|ies)|responses?|files?|changes?|it|they|that|this|names?|functions?|commits?|messages?"
-    r"|text|docs?"
-)
-_RULE = re.compile(
-    rf"(?:{_BEGIN}(?:do\s+not|don['’]t|never)|(?:^|\b(?:and|but|so|please|just|also)\s+)dont)\s+(?:ever\s+)?"
-    rf"(?!(?:{_NO_RULE}|{_PAST})\b|qqq)[a-z]{{2,}}"
-    rf"|{_BEGIN}always\s+(?!(?:{_NO_RULE}|a|an|the|in|on|there|this)\b|qqq)[a-z]{{2,}}"
-    rf"|{_BEGIN}only\s+(?:{_VERBS})\b|{_BEGIN}(?:{_VERBS})\s+only\b"
-    rf"|{_BEGIN}(?:make|be)\s+sure\b|{_BEGIN}ensure\s+\w"
-    r"|\byou\s+(?:absolutely\s+)?must(?:\s+not|n['’]t)?\s+(?!have\s+been)\w"
-    r"|\bmust\s+(?:not|never|always|only)\s+\w|\bmustn['’]t\s+\w"
-    r"|\b(?:everything|everyone|every|all|each|any)\b(?:\s+(?!(?:you|we|i|they|might|may|that|which)\b)[\w'’-]+){0,4}?"
-    r"\s+(?:must|ha(?:s|ve)\s+to\s+be|needs\s+to\s+be)\s+(?!have\s+been)\w"
-    rf"|\b(?:{_SUBJECTS})\s+must\s+(?!have\s+been|be\s+(?:because|a\s+bug|something|wrong|due|missing))\w"
-    r"|\bno\s+exceptions\b",
-    re.IGNORECASE,
-)
-_FOUND_BY = re.compile(
-    r"never|always|must|do\s+not|don['’]?t|only|sure|ensure|ha(?:s|ve)\s+to|needs?\s+to|exceptions", re.IGNORECASE
-)
 _NONE = frozenset[int]()
-_SPACE = re.compile(r"\s+")
-
-
-@dataclass(frozen=True, slots=True)
-class UserRule:
-    """A sentence that tells the model what to do, or not to do.
-
-    Attributes:
-        block: address of the first block that says it.
-        span: characters of the block's text.
-        text: the sentence, with one space wherever it had white space.
-        source: where it stands.
-        others: addresses of further prompts, memory files and system prompts with the same sentence.
-    """
-
-    block: int
-    span: Span
-    text: str
-    source: Source
-    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,123 +46,10 @@ class RuleFate:
         return self.lost < 0
 
 
-def find_rules(session: Session) -> tuple[UserRule, ...]:
-    """Find the rules in the prompts, memory files and system prompts of a session, each once, in order.
-
-    Args:
-        session: the session.
-    """
-    found: dict[str, UserRule] = {}
-    others: dict[str, list[int]] = {}
-    for message in session.messages:
-        for block in session.blocks[message.start : message.stop]:
-            source = _find_source(message.origin, block)
-            if source is None:
-                continue
-            whole = block.text
-            for span in iter_rule_spans(whole, source):
-                text = normalise(whole[span.start : span.stop])
-                if text in found:
-                    others[text].append(block.at)
-                elif len(found) < MAX_RULES:
-                    found[text], others[text] = UserRule(block.at, span, text, source), []
-    return tuple(UserRule(r.block, r.span, text, r.source, tuple(others[text])) for text, r in found.items())
-
-
-def _find_source(origin: str, block: Block) -> Source | None:
-    """What a block is, if a person may have written rules there."""
-    if block.kind == "memory" or (block.kind == "reminder" and _find_file(block.text) >= 0):
-        return "memory"
-    if block.kind == "system":
-        return "system"
-    return "prompt" if origin == "prompt" and block.role == "user" and block.kind == "text" else None
-
-
-def _find_file(text: str) -> int:
-    """Where the name of a memory file stands near the beginning of a text; -1 = it names none."""
-    return min((at for name in RULE_FILES if (at := text.find(name, 0, NEAR)) >= 0), default=-1)
-
-
-def iter_rule_spans(text: str, source: Source = "prompt") -> Iterator[Span]:
-    """Yield the characters of each sentence of a text that is a rule.
-
-    Args:
-        text: the text.
-        source: where it stands. What a prompt has between tags was put there by a tool, and the middle of a long one is pasted.
-    """
-    text = text[:MAX_TEXT]
-    if not _FOUND_BY.search(text):
-        return
-    plain = _HIDDEN.sub(_blank, text)
-    if source == "memory" and (begins := _find_file(plain)) >= 0:
-        plain = " " * begins + plain[begins:]  # what a tool says of the file
-    if source == "prompt":
-        plain = _blank_tags(plain)
-    at = 0
-    for line in plain.split("\n"):
-        start, at = at, at + len(line) + 1
-        pasted = source == "prompt" and len(text) > LONG_PROMPT and EDGE < start < len(text) - EDGE
-        if pasted or not _FOUND_BY.search(line) or _PASTED_LINE.match(line) or _CODE_LINE.search(line):
-            continue
-        for sentence in _SENTENCE.finditer(line):
-            span = _trim(line, sentence.span())
-            if is_rule(line[span.start : span.stop]):
-                yield Span(start + span.start, start + span.stop)
-
-
-def is_rule(sentence: str) -> bool:
-    """Whether a sentence is an imperative that holds from then on, by its words."""
-    words = sentence.split()
-    if not MIN_WORDS <= len(words) <= MAX_WORDS or len(sentence) > MAX_CHARACTERS or sentence.endswith(("?", ":")):
-        return False
-    letters = sum(each.isalpha() or each.isspace() for each in sentence)
-    return letters >= 0.8 * len(sentence) - 8 and _RULE.search(sentence) is not None and not _YET.search(sentence)
-
-
-def _trim(line: str, span: tuple[int, int]) -> Span:
-    """A sentence without the bullet or number before it, and without white space and marks of emphasis around it."""
-    bullet = _BULLET.match(line, *span)
-    start, stop = bullet.end() if bullet else span[0], span[1]
-    while start < stop and line[start] in _AROUND:
-        start += 1
-    while stop > start and line[stop - 1] in _AROUND:
-        stop -= 1
-    return Span(start, stop)
-
-
-def _blank(found: re.Match[str]) -> str:
-    """Spaces in place of what is no sentence. Within a line letters stand for it, so that the words around it stay apart."""
-    text = found[0]
-    if "\n" in text:
-        return "".join("\n" if each == "\n" else " " for each in text)
-    return ("x" if text[0] == "`" else "q") * len(text)  # code may be what an imperative is about
-
-
-def _blank_tags(text: str) -> str:
-    """A text without what stands between tags, in one pass. A tag that is not closed is left."""
-    parts, at, unclosed = list[str](), 0, set[str]()
-    for tag in _TAG.finditer(text):
-        if tag.start() < at or tag[1] in unclosed:
-            continue
-        close = f"</{tag[1]}>"
-        stop = text.find(close, tag.end())
-        if stop < 0:
-            unclosed.add(tag[1])
-            continue
-        parts += [text[at : tag.start()], re.sub(r"[^\n]", " ", text[tag.start() : stop + len(close)])]
-        at = stop + len(close)
-    return "".join((*parts, text[at:]))
-
-
 def quote_rule(rule: UserRule) -> str:
     """A rule in quotation marks, on one line, cut where it is long; without characters that do not print."""
     text = "".join(each if each.isprintable() else " " for each in rule.text.rstrip(". "))
     return f"“{text}”" if len(text) <= QUOTED else f"“{text[:QUOTED].rsplit(' ', 1)[0]} …”"
-
-
-def normalise(text: str) -> str:
-    """A text with one space wherever it has white space."""
-    return _SPACE.sub(" ", text).strip()
 
 
 @dataclass(slots=True)
@@ -278,24 +71,11 @@ class RuleIndex:
     def held(self) -> Mapping[int, Sequence[int]]:
         """The numbers of the rules whose words a block holds, by its address: of prompts, answers, results, summaries, all."""
         if self._held is None:
-            words = [*enumerate(_Words(rule.text) for rule in self.rules)]
+            words = [*enumerate(RuleWords(rule.text) for rule in self.rules)]
             texts = ((block.at, block.text) for block in self.session.blocks)
             found = ((at, tuple(n for n, each in words if each.are_in(text))) for at, text in texts)
             self._held = {at: numbers for at, numbers in found if numbers}
         return self._held
-
-
-class _Words:
-    """Finds a sentence in texts, whatever white space they have; the longest word is looked for first."""
-
-    __slots__ = ("_longest", "_text")
-
-    def __init__(self, sentence: str) -> None:
-        self._text = sentence.rstrip(".! ")
-        self._longest = max(self._text.split(), key=len, default="")
-
-    def are_in(self, text: str) -> bool:
-        return self._longest in text and (self._text in text or self._text in normalise(text))
 
 
 def trace_rules(trace: Trace, index: RuleIndex) -> tuple[RuleFate, ...]:
@@ -316,7 +96,7 @@ def trace_rules(trace: Trace, index: RuleIndex) -> tuple[RuleFate, ...]:
 
 def _follow(trace: Trace, index: RuleIndex, fates: list[RuleFate]) -> None:
     """Set in which request each rule is lost, and in which it is there again."""
-    reader = _PlaceholderReader(trace.session, [_Words(rule.text) for rule in index.rules])
+    reader = _PlaceholderReader(trace.session, [RuleWords(rule.text) for rule in index.rules])
     left, carriers = {*range(len(fates))}, [0] * len(fates)  # how many blocks with its words the request has verbatim
     for plan, come, gone in iter_changes(trace.plans, len(trace.session.blocks)):
         for blocks, change in ((come, 1), (gone, -1)):
@@ -336,6 +116,84 @@ def _follow(trace: Trace, index: RuleIndex, fates: list[RuleFate]) -> None:
             return
 
 
+def find_lost_rules(plan: Plan, index: RuleIndex) -> tuple[UserRule, ...]:
+    """Find the rules whose words a request lacks: a person's own before those of files, in the order in which they came.
+
+    Args:
+        plan: the request, such as the next one of a chat.
+        index: the rules of its session.
+    """
+    seen = plan.seen
+    given = ((n, rule.block) for n, rule in enumerate(index.rules) if rule.block < seen.stop)
+    gone = [n for n, at in given if seen.find_piece(at).body is not None]
+    if not gone:
+        return ()
+    verbatim = (numbers for at, numbers in index.held.items() if at < seen.stop and seen.find_piece(at).body is None)
+    missing = {*gone}.difference(*verbatim)
+    if missing:
+        missing -= _PlaceholderReader(index.session, [RuleWords(rule.text) for rule in index.rules]).read(seen)
+    return tuple(sorted((index.rules[n] for n in missing), key=lambda rule: (RULE_SOURCES.index(rule.source), rule.block)))
+
+
+WHOSE = {"prompt": "A rule of yours", "memory": "A rule of a memory file", "system": "A rule of the system prompt"}
+
+
+def describe_lost_rules(rules: Sequence[UserRule], when: str) -> str:
+    """Say in a sentence which rules are lost. The first one is quoted.
+
+    Args:
+        rules: the rules, at least one.
+        when: what became of them, and when: a verb for the first one, such as "left the window at request 12".
+    """
+    more = f"; so did {spell_count(len(rules) - 1)} other{'s' if len(rules) > 2 else ''}" if len(rules) > 1 else ""
+    return f"{WHOSE[rules[0].source]} {when}: {quote_rule(rules[0])}{more}."
+
+
+@dataclass(frozen=True, slots=True)
+class LostRules:
+    """Rules that the next request of a chat lacks.
+
+    Attributes:
+        rules: the rules.
+        is_new: whether the request before it has the first of them.
+        tokens: provider tokens of saying them again.
+        usd: what these tokens cost in one request at most; None without a price.
+    """
+
+    rules: tuple[UserRule, ...]
+    is_new: bool
+    tokens: int
+    usd: Decimal | None
+
+    @property
+    def sentence(self) -> str:
+        """What is lost, as the finding says it."""
+        return describe_lost_rules(self.rules, "leaves the window with the next request" if self.is_new else "left the window")
+
+
+def find_next_lost(
+    plan: Plan, before: Plan | None, session: Session, ledger: Ledger, prices: Prices = PRICES
+) -> LostRules | None:
+    """Find the rules that the next request of a chat lacks, and what it would cost to say them again; None = it has all.
+
+    Args:
+        plan: the next request.
+        before: the request before it, if there is one.
+        session: the chat.
+        ledger: its token counts.
+        prices: facts of models.
+    """
+    index = RuleIndex(session)
+    lost = find_lost_rules(plan, index)
+    if not lost:
+        return None
+    tokens = plan.calibration.predict(sum(ledger.count_placeholder((write_rules(lost),))))
+    rates = prices.find_rates(plan.model, plan.expected_tokens, plan.request.sent_at)
+    usd = max(rates.input, rates.cache_write_5m) * tokens / 1_000_000 if rates else None
+    is_new = before is not None and lost[0] not in find_lost_rules(before, index)
+    return LostRules(lost, is_new, tokens, usd)
+
+
 @dataclass(slots=True)
 class _PlaceholderReader:
     """Finds which sentences stand in the placeholders of a request. Requests share chunks and texts, so each is read once.
@@ -346,7 +204,7 @@ class _PlaceholderReader:
     """
 
     session: Session
-    words: Sequence[_Words]
+    words: Sequence[RuleWords]
     _chunks: dict[int, tuple[Chunk, frozenset[int]]] = field(default_factory=dict)  # of that request; what is held keeps its id
     _texts: dict[str, frozenset[int]] = field(default_factory=dict)
 
@@ -360,11 +218,7 @@ class _PlaceholderReader:
         return _NONE.union(*(self._read_part(part) for piece in chunk.pieces for part in piece.body or ()))
 
     def _read_part(self, part: Part) -> frozenset[int]:
-        text = part.text
-        if part.ref is not None:
-            text = self.session.blocks[part.ref].text
-        elif part.raw is not None:
-            text = part.raw if isinstance(part.raw, str) else extract_block_text(part.kind, part.raw)
+        text = read_part_text(part, self.session)
         if text not in self._texts:
             self._texts[text] = frozenset(n for n, words in enumerate(self.words) if words.are_in(text))
         return self._texts[text]
