@@ -31,6 +31,8 @@ COMMANDS = {
     "usage": "Add up what all sessions of this machine were billed.",
     "context": "Say what fills the window of a request.",
     "cache": "Say why prompt caches were cold, and what that cost.",
+    "statusline": "Print one line about a session for Claude Code.",
+    "mcp": "Answer an agent's questions about its own session.",
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",
     "calculate": "Calculate what policies do to a planned conversation.",

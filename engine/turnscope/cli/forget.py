@@ -21,10 +21,13 @@ def command(taps: bool) -> int:
 def delete() -> int:
     """Delete it, and say how much room that gave back."""
     from turnscope.library.store import Store  # `open` imports this module, and needs no store
-    from turnscope.settings import find_database
+    from turnscope.settings import find_data_folder, find_database
+    from turnscope.statusline import FOLDER
 
     store = Store(find_database())
     size = store.delete()
+    for file in (find_data_folder() / FOLDER).glob("*.*"):  # records of the status line
+        file.unlink()
     click.echo(f"Forgot what was remembered in {store.path} ({size / 1e6:,.1f} MB). Chats and session files were not touched.")
     return 0
 

@@ -69,9 +69,13 @@ def selection(function: F) -> F:
     return function
 
 
-def find_index() -> Path:
-    """Return where the index lies."""
-    return find_database().with_name(library_index.FILE)
+def find_index(folder: Path | None = None) -> Path:
+    """Return where the index lies.
+
+    Args:
+        folder: The folder of Turnscope's data; None = that of the user.
+    """
+    return (folder / library_index.FILE) if folder else find_database().with_name(library_index.FILE)
 
 
 def note_unread(index: Path, sources: frozenset[str]) -> int:

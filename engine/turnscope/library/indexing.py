@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from turnscope.errors import BrokenFile, TurnscopeError
@@ -43,11 +44,13 @@ from turnscope.storage.library_index import (
     IndexedMiss,
     IndexedSession,
     IndexRow,
+    LatestRequest,
     Problem,
 )
 from turnscope.views.cache_breaks import CacheBreak, find_breaks, find_cold_time
 from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
+from turnscope.views.request_summary import summarize_request
 from turnscope.views.total_cost import charge_off_path
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR
 
@@ -245,12 +248,30 @@ def _build_line(
         curve=_draw_curve(view),
         warm_until=find_cold_time(trace),
         sent=int(view.prompts[-1]) if len(view) else 0,
+        latest=_describe_latest(trace, view) if len(view) else "",
     )
 
 
 def find_project(session: Session) -> str:
     """The project that a log names, as a path or a name; "" where it names none."""
     return next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
+
+
+def _describe_latest(trace: Trace, view: Overview) -> str:
+    """The last request, as JSON. Its parts are those of the bar on the page Envelope."""
+    n = len(view) - 1
+    now = summarize_request(view, trace, n)
+    known = [each for each in view.evidence if each.model == now.model and each.start <= n]
+    latest = LatestRequest(
+        model=now.model,
+        prompt=now.prompt,
+        answer=now.answer,
+        window=now.window,
+        evidence=known[-1].because if known else "",
+        output=trace.prices.find_facts(now.model).max_output or 0,
+        parts={segment.name: segment.tokens for segment in now.segments if segment.tokens},
+    )
+    return msgspec.json.encode(latest).decode()
 
 
 def _build_miss(view: Overview, miss: CacheBreak) -> IndexedMiss:

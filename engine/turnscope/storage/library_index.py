@@ -39,7 +39,7 @@ from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 7  # count up when a table changes, or when rows are computed differently
+FORMAT = 8  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
@@ -57,7 +57,7 @@ create table sessions (id integer primary key, path text not null, entry text no
     messages integer not null, peak integer not null, "window" integer not null, filled integer not null,
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
     size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
-    curve text not null, warm_until real, sent integer not null, unique (path, entry));
+    curve text not null, warm_until real, sent integer not null, latest text not null, unique (path, entry));
 create table misses (session integer not null, request integer not null, at real, cause text not null, tokens integer not null,
     pico integer, idle real, evidence text not null);
 create index misses_of on misses (session);
@@ -95,7 +95,8 @@ class IndexRow(Struct, frozen=True, gc=False):
     sent by all requests together. `cuts`: compactions and cuts. `good` of `rated` summaries were rated good. `misses`: cache
     misses, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the requests, at most
     `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the provider holds
-    the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt.
+    the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt. `latest`: what fills it, a
+    `LatestRequest` as JSON; "" = there is no request.
     """
 
     path: str
@@ -124,11 +125,28 @@ class IndexRow(Struct, frozen=True, gc=False):
     curve: str = ""
     warm_until: float | None = None
     sent: int = 0
+    latest: str = ""
 
     @property
     def usd(self) -> float | None:
         """Cost in USD, with branches and subagents."""
         return None if self.pico is None else self.pico / PICO_PER_USD
+
+
+class LatestRequest(Struct, frozen=True):
+    """The last request of a session, in tokens of the provider.
+
+    `answer`: of the answer. `window` 0 = unknown; `evidence`: how it is known, in words. `output`: the model's limit of an
+    answer, 0 = unknown. `parts`: what fills the prompt, by the names of `views.overview.LABELS`.
+    """
+
+    model: str
+    prompt: int
+    answer: int
+    window: int
+    evidence: str
+    output: int
+    parts: dict[str, int]
 
 
 class IndexedMiss(NamedTuple):
@@ -338,6 +356,19 @@ def list_sessions(path: Path) -> tuple[IndexRow, ...]:
     sql = f"select {_NAMES} from sessions order by ended is null, ended desc"  # noqa: S608 - names are ours
     with _connect(path) as db:
         return tuple(IndexRow(*row) for row in db.execute(sql))
+
+
+def find_session(path: Path, source: str) -> IndexRow | None:
+    """Find the main session of a source; None = it is not in the index.
+
+    Args:
+        path: The index.
+        source: Path of the source.
+    """
+    sql = f"select {_NAMES} from sessions where path = ? order by id limit 1"  # noqa: S608 - names are ours
+    with _connect(path) as db:
+        found = db.execute(sql, [source]).fetchone()
+    return IndexRow(*found) if found else None
 
 
 def list_problems(path: Path) -> tuple[Problem, ...]:

@@ -60,7 +60,7 @@ def find_repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]
     plans, ledger = trace.plans, trace.ledger
     cuts = [plan.request.cut for plan in plans]
     changed = [plan.request.n for plan in plans if any(d.splice for d in (*plan.decisions, *plan.server))]
-    for path, places in _group_reads(trace):
+    for path, places in group_reads(trace):
         copies = []
         for at in places:
             came = bisect_right(cuts, at)
@@ -70,7 +70,7 @@ def find_repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]
         yield from _join_copies(path, copies, paid)
 
 
-def _group_reads(trace: Trace) -> Iterator[tuple[str, list[int]]]:
+def group_reads(trace: Trace) -> Iterator[tuple[str, list[int]]]:
     """Path and results (addresses) of each call that was made more than once."""
     session, ledger = trace.session, trace.ledger
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
