@@ -8,7 +8,7 @@ from pathlib import Path
 from turnscope import TurnscopeError
 from turnscope.extensions import list_problems
 
-from pages.library import deletion, filters, indexing, memory, open_file, search, sessions, totals, upload, worth_a_look
+from pages.library import deletion, filters, indexing, memory, open_file, search, sessions, tap, totals, upload, worth_a_look
 from pages.library.rows import Row, list_rows
 from pages.parts import header, theme, widgets
 
@@ -25,6 +25,7 @@ def draw() -> None:
     for each in list_problems():
         widgets.draw_notice(each)
     upload.draw()
+    tap.draw()
     if problem:
         widgets.draw_notice(problem.what, problem.hint)
     indexing.draw()  # under the folder whose button starts it

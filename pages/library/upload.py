@@ -65,7 +65,7 @@ def _draw_path_field() -> Path | None:
             return path
         if st.session_state.get("library.path.last") != text:
             st.session_state["library.path.last"] = text
-            _open_path(path)
+            open_path(path)
         else:
             st.button("Open it again", key="library.path.again", type="tertiary", on_click=_forget_path)
     except TurnscopeError as error:
@@ -79,7 +79,7 @@ def _forget_path() -> None:
     st.session_state.pop("library.path.last", None)
 
 
-def _open_path(path: Path) -> None:
+def open_path(path: Path) -> None:
     """Open a file where it lies; it stays there, and is followed when it grows."""
     bar = st.progress(0.0, "Opening")
     try:
@@ -121,7 +121,7 @@ def _draw_folder(path: Path) -> None:
     )
     st.html(f'<div class="ts-empty">{label}.</div>')
     if picked and 0 <= picked[0] < len(entries):
-        _open_path(entries[picked[0]].path)
+        open_path(entries[picked[0]].path)
 
 
 def show_session(entry_id: str) -> NoReturn:

@@ -373,3 +373,39 @@ def test_costs_are_grouped_by_tag_too_and_filter_by_it(app: AppTest, claude: Pat
     app.query_params["tag"] = "slow"
     app.run()
     assert list(list_sessions(app)) == ["cold.jsonl"]
+
+
+def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest, data_folder: Path) -> None:
+    import socket
+
+    from turnscope.tap.service import get_service
+
+    from tests.tap.test_gateway import ANSWER, send
+    from tests.tap.upstream import serve, wait_for, whole
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with serve(whole(ANSWER)) as upstream:
+        try:
+            app = library_page(app)
+            app.text_input(key="library.tap.upstream").set_value("no address").run()
+            app.button(key="library.tap.start").click().run()
+            assert "no address is no address" in bodies(app)
+            app.text_input(key="library.tap.upstream").set_value(upstream.url).run()
+            app.number_input(key="library.tap.port").set_value(port).run()
+            app.button(key="library.tap.start").click().run()
+            running = get_service().running
+            assert running
+            assert app.code[0].value == f"ANTHROPIC_BASE_URL=http://127.0.0.1:{port} claude"
+            send(running.tap)
+            wait_for(lambda: running.read_traffic().running == 0)
+            app.run()
+            assert not app.exception
+            assert "1 request" in bodies(app)
+            app.button(key="library.tap.stop").click().run()
+            assert get_service().running is None
+            app.button(key="library.tap.last").click().run()
+            assert not app.exception
+            assert "h\u00e9llo" in bodies(app), "the prompt that passed"
+        finally:
+            get_service().stop()

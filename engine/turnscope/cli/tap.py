@@ -11,8 +11,7 @@ import click
 
 from turnscope.cli.open import HOST, is_loopback
 from turnscope.cli.output import note
-
-PORT = 8602
+from turnscope.tap.apis import PORT
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

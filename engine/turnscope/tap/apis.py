@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+PORT = 8602  # of a tap whose address a person sets down
 _APIS = (
     ("anthropic-messages", re.compile(r"/messages$")),
     ("anthropic-count", re.compile(r"/messages/count_tokens$")),

@@ -89,6 +89,11 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="tap-recorder", daemon=True)
         self._thread.start()
 
+    @property
+    def failing(self) -> str:
+        """Why recording fails now; "" = it works."""
+        return self._failing
+
     def begin(self, api: str, url: str, headers: Headers, body: Sequence[bytes], secrets: Iterable[str], sent_at: float) -> int:
         """Record a request. Gives the number of its call; 0 where it is not recorded.
 

@@ -24,6 +24,7 @@ from turnscope.tap.apis import Upstreams
 from turnscope.tap.gateway import Access, Gateway
 from turnscope.tap.recorder import Recorder
 from turnscope.tap.tools import build_command, build_environment
+from turnscope.tap.traffic import Traffic, WatchedRecorder
 
 if TYPE_CHECKING:
     import uvicorn
@@ -59,7 +60,14 @@ def make_log_path(folder: Path, command: Sequence[str]) -> Path:
 
 @contextmanager
 def run_tap(
-    path: Path, upstreams: Upstreams, *, host: str = "127.0.0.1", port: int = 0, token: str = "", command: Sequence[str] = ()
+    path: Path,
+    upstreams: Upstreams,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str = "",
+    command: Sequence[str] = (),
+    traffic: Traffic | None = None,
 ) -> Iterator[Tap]:
     """Run a tap while the block runs.
 
@@ -70,13 +78,14 @@ def run_tap(
         port: The port; 0 = any that is free.
         token: What addresses have to name; "" = nothing.
         command: The command that will go through it, for the log.
+        traffic: What counts the requests; None = nothing does.
 
     Raises:
         TurnscopeError: The port is taken, or the log cannot be made.
     """
     listening = _listen(host, port)
     number = listening.getsockname()[1]
-    recorder = _open_log(path, command, listening)
+    recorder = _open_log(path, command, listening, traffic)
     server = _make_server(Gateway(upstreams, recorder, Access(number, token)))
     thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="tap", daemon=True)
     thread.start()
@@ -90,8 +99,10 @@ def run_tap(
         recorder.close()
 
 
-def _open_log(path: Path, command: Sequence[str], listening: socket.socket) -> Recorder:
+def _open_log(path: Path, command: Sequence[str], listening: socket.socket, traffic: Traffic | None) -> Recorder:
     try:
+        if traffic is not None:
+            return WatchedRecorder(path, command, _report, traffic)
         return Recorder(path, command, _report)
     except OSError as error:
         listening.close()
