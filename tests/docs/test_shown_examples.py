@@ -64,11 +64,11 @@ def list_blocks(page: Path) -> Iterator[str]:
 
 
 def list_commands() -> Iterator[tuple[str, str]]:
-    """Each command that a page shows, with the page's name. Those that install something or write into a home are left out."""
+    """Each command that a page shows, with the page's name; without what installs something or needs a home or a store."""
     for page in PAGES:
         for block in list_blocks(page):
             for line in block.splitlines():
-                if re.search(r"(^|\| )turnscope( |$)", line) and " ~/" not in line:
+                if re.search(r"(^|\| )turnscope( |$)", line) and not re.search(" ~/| s3://", line):
                     yield page.stem, line
         for line in re.findall(r"`(turnscope [^`]*)`", page.read_text("utf-8")):
             if not re.search(r"[A-Z]{2}|~/|\./| open ", line):  # a usage line with words to fill in, or a place of a tool

@@ -35,6 +35,7 @@ COMMANDS = {
     "mcp": "Answer an agent's questions about its own session.",
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",
+    "fleet": "Read the sessions of a team into tables, and watch over their costs.",
     "calculate": "Calculate what policies do to a planned conversation.",
     "advise": "Search the parameters of a policy over sessions.",
     "share": "Write a redacted report of a session.",

@@ -114,3 +114,50 @@ class Cluster:
         if client is not None:
             with suppress(Exception):
                 client.close(timeout=5)
+
+
+class _Done:
+    """A task that has ended, as a future says it."""
+
+    status = "finished"
+
+    def __init__(self, key: str, value: Any) -> None:
+        self.key, self._value = key, value
+
+    def result(self) -> Any:
+        return self._value
+
+
+class SerialCluster(Cluster):
+    """No cluster: one task after the other, in this process. What it gives is what workers give."""
+
+    def __init__(self) -> None:
+        self.scheduler, self.workers = "", 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    @property
+    def is_lost(self) -> bool:
+        """See `Cluster`."""
+        return False
+
+    def count_threads(self) -> int:
+        """See `Cluster`."""
+        return 1
+
+    def submit(self, function: Callable[..., Any], values: Sequence[Any], key: str, done: Callable[[Any], object]) -> Any:
+        """Do a task at once.
+
+        Args:
+            function, values, key, done: see `Cluster`.
+        """
+        future = _Done(key, function(*values))
+        done(future)
+        return future
+
+    def cancel(self, futures: list[Any]) -> None:
+        """See `Cluster`."""

@@ -82,6 +82,11 @@ class RunReport(msgspec.Struct, frozen=True):
         """CPU seconds per session; None where there is none."""
         return self.cpu_seconds / self.sessions if self.sessions else None
 
+    def to_json(self) -> str:
+        """The report as JSON, with the costs per GB and per session."""
+        values = msgspec.to_builtins(self) | {"cpu_per_gb": self.cpu_per_gb, "cpu_per_session": self.cpu_per_session}
+        return msgspec.json.format(msgspec.json.encode(values)).decode() + "\n"
+
     def __repr__(self) -> str:
         amount = f"{self.sessions:,} sessions, {self.bytes / 1e6:,.1f} MB"
         rest = f"{self.unchanged:,} unchanged, {self.failed:,} failed"
@@ -160,7 +165,7 @@ class FleetRun:
     def __init__(self, fleet: Fleet, options: Options, key: bytes | None = None, most_tries: int = MOST_TRIES) -> None:
         self.options, self.most_tries = options, most_tries
         self.writer = Writer(fleet, options.made_by, key)
-        self.report = RunReport(datetime.now(UTC).isoformat(timespec="seconds"))
+        self.report = RunReport(datetime.now(UTC).isoformat())
         self._began = self._committed = time.monotonic()
         self._finished: list[Finished] = []
         self._bytes = 0
@@ -303,7 +308,7 @@ class FleetRun:
         if self.writer.key:
             hidden = tuple(Problem("", each.state, "") for each in kept.problems)
             kept = msgspec.structs.replace(kept, problems=hidden)
-        name = f"{kept.started.replace(':', '')}-{self.options.made_by[:4]}.json"
+        name = f"{kept.started.replace(':', '').partition('+')[0]}.json"
         self.fleet.storage.write(self.fleet.storage.join(RUNS, name), msgspec.json.encode(kept))
 
 
