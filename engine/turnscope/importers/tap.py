@@ -8,8 +8,6 @@ because requests of all APIs come in one log.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +17,9 @@ from msgspec import structs
 
 from turnscope.importers import Importer, Place
 from turnscope.reading import anthropic_calls, google_calls, openai_calls
+from turnscope.reading.alignment import Reason
 from turnscope.reading.calls import Exchange, as_text, describe_failure, parse_if_json
-from turnscope.reading.content_blocks import as_mapping
+from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.conversations import (
     DISTINCTIVE_CHARACTERS,
     LEAST_CHARS,
@@ -31,6 +30,7 @@ from turnscope.reading.conversations import (
     hang_below_call,
 )
 from turnscope.reading.responses_calls import ResponseChains, find_response
+from turnscope.reading.session_names import find_session_name
 from turnscope.reading.side_requests import (
     SUMMARY,
     TAIL_CHARS,
@@ -56,7 +56,6 @@ TURN = "x-codex-turn-metadata"
 MAX_DEPTH = 9  # subagents below subagents
 _PROMPTS = {"anthropic-messages": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 _SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-SESSION_HEADERS = "x-claude-code-session-id session_id session-id x-session-id x-opencode-session conversation_id".split()
 
 
 def sniff(source: Source) -> int:
@@ -134,7 +133,7 @@ def _gather(source: Source) -> dict[str, _Joined]:
         parents = dict(filter(None, map(_find_parent, log.calls)))
         gathered: dict[str, _Gathered] = {}
         for call in log.calls:
-            body = _find_body(call)
+            body = _find_body(call.left)
             id, agent = _find_session(call, body, log, parents)
             if call.api in _PROMPTS:
                 gathered.setdefault(id, _Gathered()).sent.setdefault(agent, []).extend(_convert(call, body, chains))
@@ -257,9 +256,9 @@ def _note_counts(counts: int) -> Iterator[Note]:
         yield Note("info", 0, f"{what} for a count of tokens: no model read them, and they are no requests here")
 
 
-def _find_body(call: TapCall) -> Mapping[str, Any]:
+def _find_body(text: str) -> Mapping[str, Any]:
     """The body of a request as an object; an empty one where it is none. Code Assist wraps the body of Google's API."""
-    body = as_mapping(parse_if_json(call.body))
+    body = as_mapping(parse_if_json(text))
     inner = as_mapping(body.get("request"))
     return {**inner, "model": body.get("model")} if "contents" in inner else body
 
@@ -275,21 +274,15 @@ def _find_session(call: TapCall, body: Mapping[str, Any], log: TapLog, parents: 
 
     Where it names none, that of the tool that the tap started, or `ALONE`.
     """
-    user = as_text(as_mapping(body.get("metadata")).get("user_id"))
-    try:
-        named = as_text(as_mapping(json.loads(user)).get("session_id"))
-    except (ValueError, RecursionError):
-        named = user.rpartition("_session_")[2] if "_session_" in user else ""
-    headers = (call.headers.get(name, "") for name in SESSION_HEADERS)
     turn = _read_turn(call, body)
     thread, root = as_text(turn.get("thread_id")), as_text(turn.get("session_id"))
-    found = root or named or next(filter(None, headers), "") or as_text(body.get("prompt_cache_key"))
+    found = root or find_session_name(call.headers, body)
     agent = call.headers.get("x-claude-code-agent-id", "") or (thread if thread != root else "")
     for _ in range(MAX_DEPTH):
         if found not in parents:
             break
         agent, found = agent or found, parents[found]
-    return re.sub(r"[^\w.-]", "-", found)[:80] or (RUN if log.command else ALONE), agent
+    return found or (RUN if log.command else ALONE), agent
 
 
 def _read_turn(call: TapCall, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -320,6 +313,7 @@ def _convert(call: TapCall, body: Mapping[str, Any], chains: ResponseChains) -> 
                 yield one
                 continue
             _complete(one, call, why)
+            _add_ruling(one, call)
             if one.answer and why:
                 yield Note("warning", call.line, f"an answer is not whole: {why}")
             yield Sent(one, body, kind)
@@ -341,6 +335,39 @@ def _convert_call(call: TapCall, body: dict[str, Any], response: Any, chains: Re
             yield from chains.convert(body, find_response(response), {}, call.line)
         case _:
             yield google_calls.convert_call(body, google_calls.join_answer(response), call.line, call.model)
+
+
+def _add_ruling(made: Call, call: TapCall) -> None:
+    """Add what the tap ruled on a request: why something else was sent than its client believes, or would have been."""
+    ruling = call.ruling
+    if call.left != call.body:
+        believed = next(_convert_call(call, dict(_find_body(call.body)), None, ResponseChains()), None)
+        made.believed = believed.body["messages"] if isinstance(believed, Call) else ()
+    made.reasons = [*_list_reasons(ruling)]
+    if ruling.get("action") == "refused" and not ruling.get("dry_run"):
+        made.about["stop_reason"] = "refused"
+
+
+def _list_reasons(ruling: Mapping[str, Any]) -> Iterator[Reason]:
+    """Reasons of changes; of a dry run, and where nothing was changed, remarks."""
+    name, action, why = as_text(ruling.get("policy")), ruling.get("action"), as_text(ruling.get("why"))
+    for made in as_rows(ruling.get("decisions")) if action == "edited" and not ruling.get("dry_run") else ():
+        yield Reason(
+            made["action"], f"{as_text(made.get('rule'))} of the policy {name!r}, at the tap: {as_text(made.get('because'))}"
+        )
+    sizes = [ruling.get(key) for key in ("uncut", "expected")]
+    if ruling.get("dry_run") and action == "edited":
+        size = f" ({sizes[0]:,} to {sizes[1]:,} tokens)" if all(isinstance(one, int) for one in sizes) else ""
+        because = (
+            "; ".join(as_text(one.get("because")) for one in as_rows(ruling.get("decisions"))) or "as at the request before"
+        )
+        yield Reason("", f"a dry run: the policy {name!r} would have cut this request{size}: {because}")
+    elif action == "refused":
+        yield Reason(
+            "", f"{'a dry run: the tap would have refused' if ruling.get('dry_run') else 'the tap refused'} this request: {why}"
+        )
+    elif why:
+        yield Reason("", f"the tap passed this request unchanged: {why}")
 
 
 def _complete(made: Call, call: TapCall, why: str) -> None:

@@ -77,7 +77,14 @@ class LiveSession:
         return self._policy_ledgers.get(key)
 
     def append_message(
-        self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None
+        self,
+        role: str,
+        content: str | Sequence[JSON],
+        *,
+        origin: str,
+        id: str = "",
+        sent_at: float | None = None,
+        fence: bool = False,
     ) -> Message:
         """Append a message. A prompt begins a turn.
 
@@ -87,9 +94,10 @@ class LiveSession:
             origin: Where the message comes from; see `Message.origin`.
             id: The provider's id of an answer.
             sent_at: Seconds since the epoch.
+            fence: Never merge the message with a neighbour of the same role.
         """
         parts = [(raw, "") for raw in ([content] if isinstance(content, str) else content)]
-        message = self._timeline.append(role, parts, origin=origin, id=id, sent_at=sent_at)
+        message = self._timeline.append(role, parts, origin=origin, id=id, sent_at=sent_at, fence=fence)
         for ledger in (self.ledger, *filter(None, self._policy_ledgers.values())):
             ledger.extend(self._timeline.blocks[message.start :], message)
         self._invalidate()

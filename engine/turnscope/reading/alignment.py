@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import takewhile
+from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -22,6 +23,13 @@ from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
 RECORDED_SLOT = "recorded"  # slot of messages that a body holds between earlier ones
+
+
+class Reason(NamedTuple):
+    """Why a request was sent in another form than its client's. `action` "" = a remark, and nothing was changed."""
+
+    action: Action | Literal[""]
+    because: str
 
 
 class BlockRange(NamedTuple):
@@ -50,6 +58,29 @@ class Alignment:
     static: dict[str, _Static] = field(default_factory=dict)
     requests: int = 0
     joinable: int = 0  # edits from here on may be joined: no insert lies between them and the next
+    believed: list[RecordedMessage] = field(default_factory=list)  # what the client believes it sent last
+    reasons: Sequence[Reason] = ()  # of the next request
+    remarks: list[ObservedEdit] = field(default_factory=list)
+
+    def learn(self, believed: Sequence[RecordedMessage], reasons: Sequence[Reason] = ()) -> None:
+        """Learn what the client of the next request believes it sends, before what is sent in its place is added.
+
+        Messages that are new there are part of the conversation, sent or not.
+
+        Args:
+            believed: The client's messages; none = what is sent.
+            reasons: Why something else is sent.
+        """
+        self.reasons = [reason for reason in reasons if reason.action]
+        for reason in reasons:
+            if not reason.action:
+                self.remarks.append(ObservedEdit(self.requests, Edit("keep", reason.because)))
+        pairs = zip(self.believed, believed, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].key == pair[1].key, pairs))
+        for message in believed[same:] if same == len(self.believed) else ():
+            if message.role != "assistant" and not self.where.get(message.key):
+                self.append(message)
+        self.believed = [*believed] or self.believed
 
     def add_request(self, body: RecordedBody, answer: RecordedMessage | None, *, compacted: bool = False, **about: Any) -> None:
         """Add one recorded call.
@@ -107,6 +138,7 @@ class Alignment:
             body: The placeholder; None = the blocks themselves are back.
             **more: Further fields of `model.Edit`.
         """
+        because = self._find_reason(action, because)
         if len(self.seen) > self.joinable and not more and not body:
             request, before, edit = self.seen[-1]
             alike = (edit.action, edit.because, edit.restore, edit.body) == (action, because, body is None, ())
@@ -115,8 +147,15 @@ class Alignment:
                 return
         self.seen.append((self.requests, place, Edit(action, because, None, body or (), body is None, **more)))
 
+    def _find_reason(self, action: Action, because: str) -> str:
+        """The reason that is known for a change, else what the bodies show of it."""
+        alike = [reason.because for reason in self.reasons if reason.action == action]
+        found = alike or [reason.because for reason in self.reasons]
+        return "; ".join(dict.fromkeys(found)) or because
+
     def _iter_observed(self, session: Session) -> Iterator[ObservedEdit]:
         drafts, end = self.builder.drafts, len(session.blocks)
+        yield from self.remarks
         for request, place, edit in self.seen:
             start = (drafts[place.lo].start if place.lo < len(drafts) else end) + place.first
             stop = (drafts[place.hi].start if place.hi < len(drafts) else end) + place.last

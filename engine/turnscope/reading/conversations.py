@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.reading.alignment import Alignment
+from turnscope.reading.alignment import Alignment, Reason
 from turnscope.reading.calls import Exchange, describe_failure, read_exchanges
 from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
@@ -27,13 +27,19 @@ DISTINCTIVE_CHARACTERS = 64  # a message of so many characters in two calls is n
 
 @dataclass(slots=True)
 class Call:
-    """One call in Anthropic's shape. `about`: fields of `model.Request`."""
+    """One call in Anthropic's shape. `about`: fields of `model.Request`.
+
+    `believed`: the messages that its client believes it sent, where something else was sent in their place. `reasons`: why it
+    was, or what was not done.
+    """
 
     body: dict[str, JSON]
     answer: dict[str, JSON] | None
     about: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     line: int = 0
+    believed: Sequence[JSON] = ()
+    reasons: Sequence[Reason] = ()
 
 
 @dataclass(slots=True)
@@ -43,6 +49,7 @@ class ParsedCall:
     body: RecordedBody
     answer: RecordedMessage | None
     call: Call
+    believed: Sequence[RecordedMessage] = ()
 
 
 @dataclass(slots=True)
@@ -68,6 +75,7 @@ class Conversation:
             if call.error:
                 line.builder.add_note("warning", call.line, f"the request was not answered: {call.error}")
                 about.setdefault("stop_reason", "error")
+            line.learn(sent.believed, call.reasons)
             line.add_request(sent.body, sent.answer, **about)
         for message in after:
             line.builder.add_message(message["role"], message["content"])
@@ -111,14 +119,16 @@ class Conversations:
         body = parse_body(call.body)
         body.messages = messages = [self._share_message(message) for message in body.messages]
         body.system, body.tools = (self._share_message(head) if head else None for head in (body.system, body.tools))
-        at = self._find_conversation(messages)
+        believed = [self._share_message(message) for message in parse_body({"messages": call.believed}).messages]
+        at = self._find_conversation(believed or messages)
         if at is None:
             at = len(self.all)
-            self.all.append(Conversation(at + 1, _make_title(messages)))
+            self.all.append(Conversation(at + 1, _make_title(believed or messages)))
         reply = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
         answer = parse_body({"messages": [reply]}).messages[0] if call.answer else None
-        self.all[at].sent.append(ParsedCall(body, answer, Call({}, None, call.about, call.error, call.line)))
-        for message in (*messages, answer) if answer else messages:
+        kept = Call({}, None, call.about, call.error, call.line, reasons=call.reasons)
+        self.all[at].sent.append(ParsedCall(body, answer, kept, believed))
+        for message in (*messages, *believed, *([answer] if answer else ())):
             self._knows.setdefault(message.key, set()).add(at)
 
     def _sort(self) -> list[Conversation]:

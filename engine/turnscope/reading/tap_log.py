@@ -4,6 +4,7 @@ The first line is `{"turnscope_tap": 1, "started_at", "command"}`. Then, in any 
 
     {"piece": digest, "text"}                                a part of a body, before the first call that has it
     {"call": n, "api", "url", "sent_at", "headers", "body"}  a request. Its body: text, digest, text, ..., text
+    {"call": n, "ruling", "sent"}                            what the tap ruled on it; what left in its place, or would
     {"call": n, "status", "headers", "first_at"}             the head of its answer
     {"call": n, "parts": [[when, text], ...]}                what came of the answer, decoded
     {"call": n, "outcome", "ended_at", "why"}                how it ended: "complete", or what went wrong
@@ -49,6 +50,13 @@ class TapCall:
     outcome: str = ""
     why: str = ""
     trouble: str = ""
+    ruling: Mapping[str, Any] = field(default_factory=dict)
+    sent: str = ""  # the body that left in its place; of a dry run, that would have left
+
+    @property
+    def left(self) -> str:
+        """The body that really left."""
+        return self.body if self.ruling.get("dry_run") else self.sent or self.body
 
     @property
     def model(self) -> str:
@@ -117,10 +125,11 @@ def encode_calls(log: TapLog) -> bytes:
 
 
 def _describe_call(call: TapCall) -> dict[str, JSON] | None:
-    body = parse_if_json(call.body)
+    body = parse_if_json(call.left)
     if not isinstance(body, dict):
         return None
-    about = {"sent_at": call.sent_at, "answered_at": call.ended_at, "method": "POST", "url": call.url, "status": call.status}
+    about: dict[str, JSON] = {"sent_at": call.sent_at, "answered_at": call.ended_at, "method": "POST", "url": call.url}
+    about |= {"status": call.status} | ({"ruling": call.ruling} if call.ruling else {})
     model = {"model": call.model} if call.model else {}
     return {**about, **model, "request": body, "response": call.response}
 
@@ -138,6 +147,8 @@ class _Reader:
             self._pieces[str(record["piece"])] = str(record["text"])
         elif "body" in record:
             self._begin(record, line)
+        elif "ruling" in record:
+            self._rule(record)
         elif "lost" in record:
             many = f"{int(record['lost'])} requests" if record["lost"] != 1 else "1 request"
             self.log.notes.append(Note("warning", line, f"{many} passed here without being recorded: {record.get('why')}"))
@@ -149,16 +160,25 @@ class _Reader:
             _add_answer(call, record)
 
     def _begin(self, record: Mapping[str, Any], line: int) -> None:
-        kept = self._bodies[record["from"]][: int(record["keep"])] if "from" in record else []
-        parts = [*kept, *map(str, record["body"])]
         number = int(record["call"])
-        self._bodies[number] = parts
-        body = "".join(self._pieces[part] if at % 2 else part for at, part in enumerate(parts))
+        body = self._join_body(number, record, "body")
         headers = {str(name): str(value) for name, value in record["headers"].items()}
         self._calls[number] = TapCall(number, line, str(record["api"]), str(record["url"]), headers, body)
         self._calls[number].sent_at = _as_time(record.get("sent_at"))
         self._calls[number].trouble = as_text(record.get("trouble"))
         self.log.calls.append(self._calls[number])
+
+    def _rule(self, record: Mapping[str, Any]) -> None:
+        number = int(record["call"])
+        if (call := self._calls.get(number)) is not None:
+            call.ruling = _as_object(record["ruling"])
+            call.sent = self._join_body(-number, record, "sent") if "sent" in record else ""
+
+    def _join_body(self, number: int, record: Mapping[str, Any], key: str) -> str:
+        kept = self._bodies[record["from"]][: int(record["keep"])] if "from" in record else []
+        parts = [*kept, *map(str, record[key])]
+        self._bodies[number] = parts
+        return "".join(self._pieces[part] if at % 2 else part for at, part in enumerate(parts))
 
 
 def _add_answer(call: TapCall, record: Mapping[str, Any]) -> None:

@@ -118,7 +118,7 @@ class Builder:
         parts = [(content, kind)] if isinstance(content, str) else [(part, kind) for part in content]
         draft = self._by_id.get(id) if id else None
         if draft is None:
-            draft = Draft(role, origin or _infer_origin(role, parts), [], id, sent_at, fence, extra or {})
+            draft = Draft(role, origin or infer_origin(role, parts), [], id, sent_at, fence, extra or {})
             draft.ordinal = self.shared + len(self.drafts)
             self.drafts.append(draft)
             if id:
@@ -280,7 +280,13 @@ def make_part(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> 
     return Part(role, block.kind, block.text, raw, place=place, fence=fence)
 
 
-def _infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
+def infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
+    """Infer where a message comes from (see `Message.origin`).
+
+    Args:
+        role: Its role.
+        parts: Its content blocks, each with its kind.
+    """
     if role != "user":
         return "answer" if role == "assistant" else "system"
     results = [isinstance(raw, Mapping) and (raw.get("type") == "tool_result" or _states_results(raw)) for raw, _ in parts]

@@ -16,6 +16,7 @@ _APIS = (
     ("openai-responses", re.compile(r"/responses(?:/compact)?$")),
     ("gemini", re.compile(r":(?:generateContent|streamGenerateContent)$")),
 )
+_MODEL = re.compile(r"/models/([^/:]+):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +91,13 @@ def detect_api(path: str) -> str:
     ('anthropic-messages', '')
     """
     return next((api for api, ends in _APIS if ends.search(path)), "")
+
+
+def find_model(path: str) -> str:
+    """Find the model that an address of Google's API names; "" = none.
+
+    >>> find_model("/v1beta/models/gemini-2.5-pro:generateContent")
+    'gemini-2.5-pro'
+    """
+    found = _MODEL.search(path)
+    return found[1] if found else ""

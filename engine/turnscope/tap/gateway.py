@@ -14,13 +14,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from starlette.types import Receive, Scope, Send
 
-from turnscope.tap.apis import Upstreams, detect_api
+from turnscope.tap.apis import Upstreams, detect_api, find_model
 from turnscope.tap.recorder import Headers, Recorder
+
+if TYPE_CHECKING:
+    from turnscope.tap.enforcement import Ruling
+    from turnscope.tap.ruled_requests import RuledRequests
 
 CONNECT_SECONDS = 30.0
 KEPT_SECONDS = 60.0  # how long idle connections to providers stay open
@@ -87,6 +92,8 @@ class _Passing:
     body: list[bytes] = field(default_factory=list)
     received: asyncio.Event = field(default_factory=asyncio.Event)
     number: int = 0
+    ruling: Ruling | None = None
+    answer: list[bytes] = field(default_factory=list)  # of a request that was ruled on
 
 
 @dataclass(slots=True)
@@ -104,10 +111,11 @@ class Gateway:
         upstreams: Where requests go.
         recorder: Records them.
         access: Who may use it.
+        rules: Rules on requests; None = all pass unchanged.
     """
 
-    def __init__(self, upstreams: Upstreams, recorder: Recorder, access: Access) -> None:
-        self.upstreams, self.recorder, self.access = upstreams, recorder, access
+    def __init__(self, upstreams: Upstreams, recorder: Recorder, access: Access, rules: RuledRequests | None = None) -> None:
+        self.upstreams, self.recorder, self.access, self.rules = upstreams, recorder, access, rules
         self._clients: list[_Client] = []
         self._trust = httpx2.create_ssl_context()
 
@@ -167,7 +175,13 @@ class Gateway:
         self, client: httpx2.AsyncClient, passing: _Passing, method: str, url: str, receive: Receive, send: Send
     ) -> None:
         try:
-            request = _build_request(passing, method, url, self._read_body(passing, receive))
+            body = self._read_body(passing, receive)
+            if self.rules is not None and self.rules.wants(passing.api) and _has_body(passing.headers):
+                body, url = await self._rule(self.rules, client, passing, method, url, body)
+                if passing.ruling and passing.ruling.is_refused:
+                    await self._refuse(passing, passing.ruling, send)
+                    return
+            request = _build_request(passing, method, url, body)
             if not _has_body(passing.headers):
                 self._begin(passing)
             response = await client.send(request, stream=True)
@@ -187,14 +201,54 @@ class Gateway:
             await send(head | {"headers": _pass_headers(response.headers.raw)})
             async for part in response.aiter_raw():
                 self.recorder.add(passing.number, part)
+                if passing.ruling:
+                    passing.answer.append(part)
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except httpx2.HTTPError as error:
             self._end(passing, "provider failed", f"the answer broke off: {_describe(error)}")
             raise ConnectionAbortedError from error  # the server closes the connection, as the provider did
         finally:
+            if self.rules is not None and passing.ruling:
+                encoding = response.headers.get("content-encoding", "")
+                self.rules.learn(passing.ruling, response.status_code, encoding, passing.answer)
             await response.aclose()
         self._end(passing, "complete")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _rule(
+        self,
+        rules: RuledRequests,
+        client: httpx2.AsyncClient,
+        passing: _Passing,
+        method: str,
+        url: str,
+        body: AsyncIterator[bytes],
+    ) -> tuple[AsyncIterator[bytes], str]:
+        """Have a request ruled on that has come whole. Gives its body and its address as they are to leave."""
+        from turnscope.tap.ruled_requests import Passing, rename_model, rewrite_headers
+
+        came = b"".join([part async for part in body])
+        model = find_model(passing.url)
+        known = Passing(passing.api, method, url, passing.headers, passing.secrets, model, passing.number)
+        ruling = passing.ruling = await rules.rule(known, came, client)
+        if not ruling.is_changed:
+            return _give(came), url
+        data = ruling.text.encode()
+        passing.headers = rewrite_headers(passing.headers, len(data), ruling.betas)
+        return _give(data), rename_model(url, ruling.model) if ruling.model else url
+
+    async def _refuse(self, passing: _Passing, ruling: Ruling, send: Send) -> None:
+        """Answer a request in the provider's place."""
+        from turnscope.tap.ruled_requests import list_refusal_headers
+
+        assert ruling.refusal is not None
+        data = ruling.refusal.encode()
+        headers = list_refusal_headers(len(data))
+        self.recorder.answer(passing.number, ruling.refusal.status, headers)
+        self.recorder.add(passing.number, data)
+        self._end(passing, "refused", f"the tap refused it: {ruling.refusal.what}")
+        await send({"type": "http.response.start", "status": ruling.refusal.status, "headers": headers})
+        await send({"type": "http.response.body", "body": data})
 
     async def _read_body(self, passing: _Passing, receive: Receive) -> AsyncIterator[bytes]:
         more = True
@@ -228,6 +282,10 @@ class Gateway:
 def _make_client(trust: ssl.SSLContext) -> httpx2.AsyncClient:
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=REQUESTS_OF_CLIENT, keepalive_expiry=KEPT_SECONDS)
     return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS), limits=limits, verify=trust)
+
+
+async def _give(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 async def _drain(passing: _Passing, receive: Receive) -> None:

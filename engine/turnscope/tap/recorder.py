@@ -80,7 +80,7 @@ class Recorder:
         self._lines: list[bytes] = []
         self._pieces: set[bytes] = set()  # digests of what the log holds
         self._new: set[bytes] = set()  # of these, what the next write puts there
-        self._bodies: dict[int, list[str]] = {}
+        self._bodies: dict[int, list[str]] = {}  # by call; what left in its place by its negative
         self._failing, self._unsaid = "", 0
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -112,6 +112,17 @@ class Recorder:
         hidden = tuple(secret for secret in secrets if len(secret) >= MIN_KEY_CHARS)
         begun = {"call": number, "api": api, "url": url, "sent_at": sent_at, "headers": _choose(headers, REQUEST_HEADERS)}
         return number if self._put(size, lambda: self._begin(number, begun, b"".join(body), hidden)) else self._lose()
+
+    def rule(self, number: int, about: Mapping[str, Any], sent: str) -> None:
+        """Record what was ruled on a request.
+
+        Args:
+            number: Number of the call.
+            about: The ruling.
+            sent: The body that leaves, or would leave; "" = as it came.
+        """
+        if number:
+            self._put(len(sent), lambda: self._rule(number, about, sent))
 
     def answer(self, number: int, status: int, headers: Headers) -> None:
         """Record the status of an answer and some of its headers.
@@ -205,17 +216,24 @@ class Recorder:
             text = data.decode()
         except UnicodeDecodeError:
             text, trouble = data.decode("utf-8", "replace"), trouble or "the body holds bytes that are no UTF-8"
-        parts = split_body(_mask(text, secrets))
+        about = {"trouble": trouble} if trouble else {}
+        self._add(begun | about | self._keep_body(number, _mask(text, secrets), "body"))
+
+    def _rule(self, number: int, about: Mapping[str, Any], sent: str) -> None:
+        call = self._open.get(number)
+        kept = self._keep_body(-number, _mask(sent, call.secrets if call else ()), "sent") if sent else {}
+        self._add({"call": number, "ruling": about} | kept)
+
+    def _keep_body(self, number: int, text: str, key: str) -> dict[str, Any]:
+        """Keep the pieces of a body. Gives what of its record says where they stand."""
+        parts = split_body(text)
         for at in range(1, len(parts), 2):
             parts[at] = self._keep_piece(parts[at])
         base, same = self._find_base(parts)
-        kept: dict[str, Any] = {"from": base, "keep": same} if same else {}
-        if trouble:
-            kept["trouble"] = trouble
-        self._add(begun | kept | {"body": parts[same:]})
         self._bodies[number] = parts
         for old in [*self._bodies][:-KNOWN_BODIES]:
             del self._bodies[old]
+        return ({"from": base, "keep": same} if same else {}) | {key: parts[same:]}
 
     def _keep_piece(self, text: str) -> str:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)

@@ -29,6 +29,9 @@ from turnscope.tap.traffic import Traffic, WatchedRecorder
 if TYPE_CHECKING:
     import uvicorn
 
+    from turnscope.tap.enforcement import Rules
+    from turnscope.tap.ruled_requests import RuledRequests
+
 START_SECONDS, END_SECONDS = 10.0, 5.0
 IDLE_SECONDS = 600  # a client's idle connection stays open so long, as with a provider: clients use it again without a look
 HEADER_BYTES = 1 << 20
@@ -68,6 +71,7 @@ def run_tap(
     token: str = "",
     command: Sequence[str] = (),
     traffic: Traffic | None = None,
+    rules: Rules | None = None,
 ) -> Iterator[Tap]:
     """Run a tap while the block runs.
 
@@ -79,6 +83,7 @@ def run_tap(
         token: What addresses have to name; "" = nothing.
         command: The command that will go through it, for the log.
         traffic: What counts the requests; None = nothing does.
+        rules: What requests are held to; None = all pass unchanged.
 
     Raises:
         TurnscopeError: The port is taken, or the log cannot be made.
@@ -86,7 +91,7 @@ def run_tap(
     listening = _listen(host, port)
     number = listening.getsockname()[1]
     recorder = _open_log(path, command, listening, traffic)
-    server = _make_server(Gateway(upstreams, recorder, Access(number, token)))
+    server = _make_server(Gateway(upstreams, recorder, Access(number, token), _make_rules(rules, path, recorder)))
     thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="tap", daemon=True)
     thread.start()
     try:
@@ -97,6 +102,19 @@ def run_tap(
         thread.join(END_SECONDS)
         listening.close()
         recorder.close()
+
+
+def _make_rules(rules: Rules | None, path: Path, recorder: Recorder) -> RuledRequests | None:
+    """Make what rules on requests. It knows what was spent today, where a day has a budget."""
+    if rules is None:
+        return None
+    from turnscope.tap.enforcement import Enforcer
+    from turnscope.tap.ruled_requests import RuledRequests
+
+    enforcer = Enforcer(rules, _report)
+    if rules.budgets.day is not None:
+        enforcer.spending.read_earlier(path.parent)
+    return RuledRequests(enforcer, recorder, rules.policy.name if rules.policy else "")
 
 
 def _open_log(path: Path, command: Sequence[str], listening: socket.socket, traffic: Traffic | None) -> Recorder:
