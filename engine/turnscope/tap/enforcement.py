@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -177,6 +177,13 @@ class Enforcer:
             self._pass(ruling, f"an error of Turnscope's own: {type(error).__name__}: {error}")
         ruling.facts["ms"] = round((time.perf_counter() - began) * 1_000, 1)
         return ruling
+
+    def warm_up(self) -> None:
+        """Load what the first ruling needs, so that the first request does not wait for it."""
+        body = '{"model": "", "max_tokens": 1, "messages": [{"role": "user", "content": "Hello"}]}'
+        with suppress(Exception):
+            silent = Enforcer(self.rules, lambda _: None, self.clock)
+            silent.rule(Outgoing("anthropic-messages", {}, body.encode()))
 
     def _pass(self, ruling: Ruling, why: str) -> None:
         ruling.action, ruling.why, ruling.text, ruling.refusal = "passed", why, "", None

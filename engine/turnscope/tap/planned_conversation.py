@@ -212,13 +212,19 @@ class PlannedConversation:
         plan = request_checks.plan_request(before, live, request, chat.policy, answers)
         if not plan.budget.known:
             raise Doubt(f"the window of {plan.model or 'the model'} is not known; --window names it")
-        refused = request_checks.check_window(plan, live.session, live.ledger)
+        least = _forgo_answer(plan) if plan.verdict == "refuse" else plan  # its answer's limit could be lowered
+        refused = request_checks.check_window(least, live.session, live.ledger)
         if refused and plan.verdict != "refuse":
             again, _ = fall_back.plan_without_policy(chat, plan, refused)
             plan, refused = (again, None) if again else (plan, refused)
         sent = Sent(len(self.keys), plan, before)
         self.steps.append(sent)
         return sent, refused
+
+
+def _forgo_answer(plan: Plan) -> Plan:
+    """The plan of the same prompt without room for an answer."""
+    return structs.replace(plan, request=structs.replace(plan.request, settings={**plan.request.settings, "max_tokens": 0}))
 
 
 def begin_conversation(like: TapChat, body: ClientBody) -> PlannedConversation:

@@ -114,6 +114,8 @@ def _make_rules(rules: Rules | None, path: Path, recorder: Recorder) -> RuledReq
     enforcer = Enforcer(rules, _report)
     if rules.budgets.day is not None:
         enforcer.spending.read_earlier(path.parent)
+    if rules.policy is not None:
+        Thread(target=enforcer.warm_up, name="tap-warm-up", daemon=True).start()
     return RuledRequests(enforcer, recorder, rules.policy.name if rules.policy else "")
 
 
