@@ -15,7 +15,7 @@ from turnscope.reading.content_blocks import as_mapping, as_rows, convert_google
 from turnscope.reading.messages import convert_system_prompt, convert_tool
 from turnscope.reading.recorded_body import RecordedMessage, parse_body
 from turnscope.session.model import JSON
-from turnscope.tap.json_places import Found, find_elements, find_members, write_list, write_value
+from turnscope.tap.json_places import Found, find_members, write_list, write_value
 
 CONVERSATIONS = {
     "anthropic-messages": "messages",
@@ -100,13 +100,14 @@ def parse_client_body(api: str, text: str, model: str = "") -> ClientBody:
         Doubt: It is not understood.
     """
     try:
-        members, key = find_members(text), CONVERSATIONS[api]
+        key = CONVERSATIONS[api]
+        members = find_members(text, listed=key)
         if key not in members and "request" in members:  # Code Assist wraps the body of Google's API
             model = model or str(members["model"].value if "model" in members else "")
-            members = find_members(text, members["request"].start)
+            members = find_members(text, members["request"].start, key)
         if key not in members or not isinstance(members[key].value, list):
             raise Doubt(f"the body has no list {key!r}")
-        items = find_elements(text, members[key].start)
+        items: list[Found] = members[key].value
     except (ValueError, RecursionError) as error:
         raise Doubt(f"the body cannot be read: {error}") from error
     named = members["model"].value if "model" in members else ""

@@ -21,12 +21,13 @@ class Found(NamedTuple):
     stop: int
 
 
-def find_members(text: str, at: int = 0) -> dict[str, Found]:
+def find_members(text: str, at: int = 0, listed: str = "") -> dict[str, Found]:
     """Find the members of the object that begins at a place, or behind white space there.
 
     Args:
         text: The text.
         at: The place.
+        listed: The key of a list whose value is to be its elements (`Found`), which are read once then.
 
     Raises:
         ValueError: There is no object, or a key stands in it twice.
@@ -40,16 +41,19 @@ def find_members(text: str, at: int = 0) -> dict[str, Found]:
         expect('"', text, at)
         key, at = _decoder.raw_decode(text, at)
         at = skip_space(text, expect(":", text, skip_space(text, at)))
-        value, stop = _decoder.raw_decode(text, at)
         if key in found:
             raise ValueError(f"the key {key!r} stands twice in an object")
+        if key == listed and text.startswith("[", at):
+            value, stop = find_elements(text, at)
+        else:
+            value, stop = _decoder.raw_decode(text, at)
         found[key] = Found(value, at, stop)
         at = skip_comma(text, stop, "}")
     return found
 
 
-def find_elements(text: str, at: int) -> list[Found]:
-    """Find the elements of the list that begins at a place.
+def find_elements(text: str, at: int) -> tuple[list[Found], int]:
+    """Find the elements of the list that begins at a place, and the place behind it.
 
     Args:
         text: The text.
@@ -64,7 +68,7 @@ def find_elements(text: str, at: int) -> list[Found]:
         value, stop = _decoder.raw_decode(text, at)
         found.append(Found(value, at, stop))
         at = skip_comma(text, stop, "]")
-    return found
+    return found, at + 1
 
 
 def replace_members(text: str, members: Mapping[str, Found], changes: Mapping[str, str]) -> str:
