@@ -16,6 +16,7 @@ import httpx2
 import openai
 import pytest
 import turnscope
+from turnscope.live import request_checks
 from turnscope.planning.policy import Policy, load, parse
 from turnscope.reading.source import Source
 from turnscope.reading.tap_log import TapCall, read_tap_log
@@ -274,23 +275,21 @@ def test_a_body_that_is_not_understood_passes_as_it_is(
 
 
 def test_a_policy_that_fails_or_takes_too_long_lets_requests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnscope.tap import planned_conversation
-
     def fail(*_: Any) -> Any:
         raise ValueError("a mistake")
 
     with enforced(tmp_path, make_rules("extracts")) as (tap, upstream):
         agent = Agent("anthropic-messages", tap.address)
         agent.play(12)
-        plan = planned_conversation.request_checks.plan_request
-        monkeypatch.setattr(planned_conversation.request_checks, "plan_request", fail)
+        plan = request_checks.plan_request
+        monkeypatch.setattr(request_checks, "plan_request", fail)
         agent.ask()
         assert strip_marks(upstream.bodies[-1]["messages"]) == strip_marks(agent.believed[-1])
         monkeypatch.setattr(ruled_requests, "PLAN_SECONDS", 0.2)
-        monkeypatch.setattr(planned_conversation.request_checks, "plan_request", lambda *_: time.sleep(1.0))
+        monkeypatch.setattr(request_checks, "plan_request", lambda *_: time.sleep(1.0))
         agent.ask()
         assert strip_marks(upstream.bodies[-1]["messages"]) == strip_marks(agent.believed[-1])
-        monkeypatch.setattr(planned_conversation.request_checks, "plan_request", plan)
+        monkeypatch.setattr(request_checks, "plan_request", plan)
         monkeypatch.setattr(ruled_requests, "PLAN_SECONDS", 10.0)
         agent.ask()
     assert [call.ruling["action"] for call in read_calls(tmp_path)][-3:] == ["passed", "passed", "edited"]

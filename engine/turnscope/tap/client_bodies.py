@@ -85,7 +85,7 @@ class ClientBody:
         return write_list([self.get_item_text(one) if isinstance(one, int) else write_value(one) for one in elements])
 
 
-Row = tuple[str, list[Any]]  # role and blocks of one item; the role "" = it is no message
+Row = tuple[str, Any]  # role and blocks of one item; of Anthropic's API the content as it is
 
 
 def parse_client_body(api: str, text: str, model: str = "") -> ClientBody:
@@ -185,7 +185,7 @@ def _build_static(api: str, values: Mapping[str, Any], head: Sequence[Row]) -> d
     return found | ({"system": system} if system else {})
 
 
-def _read_anthropic(items: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _read_anthropic(items: Sequence[Any]) -> Iterator[Row]:
     for item in items:
         role, content = as_mapping(item).get("role"), as_mapping(item).get("content")
         listed = isinstance(content, list) and bool(content) and all(isinstance(block, dict) for block in content)
@@ -235,7 +235,7 @@ def _read_google(items: Sequence[Any]) -> Iterator[Row]:
         yield role, blocks or [{"type": "unknown"}]
 
 
-_READERS: Mapping[str, Callable[[Sequence[Any]], Iterator[tuple[str, Any]]]] = {
+_READERS: Mapping[str, Callable[[Sequence[Any]], Iterator[Row]]] = {
     "anthropic-messages": _read_anthropic,
     "openai-chat": _read_chat,
     "openai-responses": _read_responses,
