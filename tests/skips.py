@@ -30,10 +30,13 @@ EXPECTED: dict[str, bool] = {
     r"litellm, whose wheel carries tiktoken's vocabularies, is not installed": find_spec("litellm") is None,
     r"litellm cannot be imported: .+": find_spec("litellm") is None,
     r"langchain-core cannot be imported: .+": find_spec("langchain_core") is None,
+    r"llama-index-core cannot be imported: .+": find_spec("llama_index") is None,
+    r"its model of OpenAI wants an older openai than ours": find_spec("llama_index") is not None,
     r"presidio is an extra: turnscope\[names\]": find_spec("presidio_analyzer") is None,
     # servers with environments of their own, which the variables name
     r"PHOENIX_PYTHON names no Python that has Phoenix": "PHOENIX_PYTHON" not in os.environ,
     r"MLFLOW_PYTHON names no Python that has MLflow": "MLFLOW_PYTHON" not in os.environ,
+    r"NOTEBOOK_PYTHON names no Python that has nbconvert and ipykernel": "NOTEBOOK_PYTHON" not in os.environ,
     # what Windows does not have
     r"no named pipes on this system": os.name == "nt",
     r"this system has no priorities of that kind": os.name == "nt",

@@ -115,6 +115,6 @@ IMPORTER = Importer(
     list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     wants="body with `messages` for chat completions, bare or with its response",
-    version=4,
+    version=5,
     right="recorded bodies laid along each other; calls and results paired",
 )

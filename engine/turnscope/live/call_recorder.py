@@ -198,8 +198,17 @@ def _write(record: Mapping[str, Any], status: int, content: bytes) -> None:
     except ValueError:
         answer = text  # a stream of events
     fields = {name: value for name, value in record.items() if name != "target"}
-    line = json.dumps(fields | {"answered_at": time.time(), "status": status, "response": answer}, ensure_ascii=False) + "\n"
-    target = cast(Path, record["target"])
+    append_line(cast(Path, record["target"]), fields | {"answered_at": time.time(), "status": status, "response": answer})
+
+
+def append_line(target: Path, fields: Mapping[str, Any]) -> None:
+    """Add a record to a file of JSON lines, which its owner alone may read.
+
+    Args:
+        target: The file; its folder is made.
+        fields: The record.
+    """
+    line = json.dumps(fields, ensure_ascii=False) + "\n"
     target.parent.mkdir(parents=True, exist_ok=True)
     with _lock:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.reading.calls import as_text, parse_if_json
+from turnscope.reading.content_blocks import as_mapping
 from turnscope.session.content import dumps, extract_text, split_thoughts
 from turnscope.session.model import JSON, Usage
 from turnscope.session.usage import measured, parse_count
@@ -118,10 +119,18 @@ def _convert_tool(tool: Any) -> Any:
 
 @measured
 def convert_usage(raw: Any) -> Usage | None:
-    """Convert OpenAI's usage object. Its `prompt_tokens` include cached tokens, ours do not. None where it is no object."""
+    """Convert OpenAI's usage object. Its `prompt_tokens` include cached tokens, ours do not. None where it is no object.
+
+    `cache_write_tokens` are OpenRouter's, for models whose cache is billed when it is written.
+    """
     if not isinstance(raw, Mapping):
         return None
-    details = raw.get("prompt_tokens_details")
-    cached = parse_count(details.get("cached_tokens"), "cached_tokens") if isinstance(details, Mapping) else 0
+    details = as_mapping(raw.get("prompt_tokens_details"))
+    cached, written = (parse_count(details.get(name), name) for name in ("cached_tokens", "cache_write_tokens"))
     prompt, answer = (parse_count(raw.get(name), name) for name in ("prompt_tokens", "completion_tokens"))
-    return Usage(max(0, prompt - cached), cache_read_input_tokens=cached, output_tokens=answer)
+    return Usage(
+        max(0, prompt - cached - written),
+        cache_creation_input_tokens=written,
+        cache_read_input_tokens=cached,
+        output_tokens=answer,
+    )
