@@ -27,7 +27,7 @@ from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
 from turnscope.views.policy_figures import FILE as FIGURES_FILE
 from turnscope.views.policy_groups import OTHERS
 
-from tests import formats_table, policy_figures, trials
+from tests import example_notebook, formats_table, policy_figures, trials
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_sessions"
@@ -86,6 +86,11 @@ def make_dictionary() -> Files:
     return {FLEET: f"{before}{begin}\n{format_dictionary()}\n{end}{after.partition(end)[2]}".encode()}
 
 
+def make_notebook() -> Files:
+    """The example notebook of the documentation, executed."""
+    return {example_notebook.NOTEBOOK: example_notebook.make_notebook()}
+
+
 GENERATED: dict[str, Callable[[], Files]] = {
     "formats": make_formats,
     "guide": make_guide,
@@ -94,6 +99,7 @@ GENERATED: dict[str, Callable[[], Files]] = {
     "figures": make_figures,
     "samples": make_samples,
     "dictionary": make_dictionary,
+    "notebook": make_notebook,
 }
 
 

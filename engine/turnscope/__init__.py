@@ -5,6 +5,7 @@
     trace = turnscope.replay(session)              # .plans, each with .before, .decisions, .after
     turnscope.compare(session, ["last-5-pairs"])   # a row per policy: cost with its cache, fill, what it lost
     view = turnscope.overview(session)             # arrays over requests: tokens and USD per cell
+    turnscope.show(session)                        # in a notebook: what filled each request, with a slider
     @turnscope.trace                               # around a function of your own that calls a provider: records its requests
 
 Nothing here touches the network; nothing here knows Streamlit. More of it is public in `turnscope.views`, `turnscope.figures`,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from turnscope.library.comparing import compare
     from turnscope.library.loading import entries, load, load_all, thread
     from turnscope.library.opening import overview, policies, replay
+    from turnscope.library.showing import show
     from turnscope.live.call_recorder import trace
     from turnscope.planning.policy import Policy
     from turnscope.planning.trace import Trace
@@ -43,6 +45,7 @@ else:
         "Thread": "session.thread",
         "Trace": "planning.trace",
         "dumps": "session.portable",
+        "show": "library.showing",
         "trace": "live.call_recorder",
     }
     _LATER |= dict.fromkeys(("entries", "load", "load_all", "thread"), "library.loading")
@@ -80,6 +83,7 @@ __all__ = [
     "overview",
     "policies",
     "replay",
+    "show",
     "thread",
     "trace",
 ]

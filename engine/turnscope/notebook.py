@@ -8,12 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import ClassVar, TypeVar
 
 from turnscope.palette import PALETTES, choose_ink
 
 COLOURS = PALETTES["light"]
 MAX_CHARACTERS = 300  # characters shown of one text
+MAX_LISTED = 60  # rows of a list
 MIN_LABEL_PERCENT = 12  # percent of the bar's width; a narrower part has no label inside
+
+
+SHOW = "for (const one of this.parentNode.querySelectorAll('[data-n]')) one.hidden = one.dataset.n !== this.value"
+"""What a slider does when it is moved. It names nothing of a session, so no text can get into it."""
+
+T = TypeVar("T")
+
+
+class Listed(tuple[T, ...]):
+    """A tuple that draws itself as a table in a notebook; its elements say their cells by `_list_cells`."""
+
+    __slots__ = ()
+    head: ClassVar[tuple[str, ...]] = ()
+
+    def _list_cells(self, value: T) -> Sequence[object]:
+        """The cells of one element."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """A row for each element, the first ones where there are many."""
+        table = render_table(self.head, map(self._list_cells, self[:MAX_LISTED]))
+        more = [render_line(f"and {len(self) - MAX_LISTED:,} more")] if len(self) > MAX_LISTED else []
+        return render_card(f"{len(self):,}", table, *more)
 
 
 class Markup(str):
@@ -60,6 +85,23 @@ def render_bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) 
         f'overflow:hidden;margin:3px 0">{body}</div>'
     )
     return Markup(drawn if slim else f"{drawn}<div>{''.join(_render_label(*part) for part in shown.items())}</div>")
+
+
+def render_slider(frames: Sequence[Markup], start: int = 0) -> Markup:
+    """Render frames of which one is seen, and a slider that chooses it. Nothing is loaded, and no script of its own is needed.
+
+    Where a notebook is not trusted and takes the slider's handler out, the first frame that is seen stays.
+
+    Args:
+        frames: The frames, in order.
+        start: The one that is seen first.
+    """
+    drawn = "".join(f'<div data-n="{n}"{"" if n == start else " hidden"}>{frame}</div>' for n, frame in enumerate(frames))
+    control = (
+        f'<input type="range" min="0" max="{max(len(frames) - 1, 0)}" value="{start}" step="1" aria-label="Request" '
+        f'style="width:100%" oninput="{escape(SHOW)}">'
+    )
+    return Markup(f"<div>{control}{drawn}</div>")
 
 
 def _render_part(name: str, tokens: int, width: float, slim: bool) -> str:

@@ -13,6 +13,7 @@ from turnscope.figures.charts import (
     list_legend,
     to_html,
 )
+from turnscope.figures.exports import keep_in_exports
 from turnscope.figures.forecasts import draw_front, draw_turns
 from turnscope.figures.policy_charts import Mark, draw_fill, draw_losses, draw_pareto, draw_policy_table, mark_policies
 from turnscope.figures.spending import draw_spending, draw_trend
@@ -46,6 +47,7 @@ __all__ = [
     "draw_spending",
     "draw_trend",
     "draw_turns",
+    "keep_in_exports",
     "list_legend",
     "mark_policies",
     "to_html",

@@ -16,7 +16,7 @@ from turnscope.reading import contents, registry
 from turnscope.reading.containers import open_source
 from turnscope.reading.importer import Place
 from turnscope.reading.source import Entry, Source
-from turnscope.session.model import Session
+from turnscope.session.model import Session, Sessions
 from turnscope.session.portable import make_wrong_type_error
 from turnscope.session.thread import Thread
 from turnscope.settings import detect_machine
@@ -41,13 +41,13 @@ def pause_gc() -> Iterator[None]:
             gc.enable()
 
 
-def load_all(path: Path | str) -> tuple[Session, ...]:
-    """Load every session of a file, the main one first. TurnscopeError with a hint: it cannot be read.
+def load_all(path: Path | str) -> Sessions:
+    """Load every session of a file as a tuple, the main one first. TurnscopeError with a hint: it cannot be read.
 
     >>> [session.title for session in turnscope.load_all("sample_sessions/cache-goes-cold.jsonl")]
     ['High water an hour late since Sunday']
     """
-    return contents.read_path(path)
+    return Sessions(contents.read_path(path))
 
 
 def load(path: Path | str, entry: Entry | str = "") -> Session:

@@ -94,8 +94,8 @@ def set_environment(policy: Policy) -> Policy:
     return shelf.set_stateless_output(shelf.set_pairs(policy, read_context_pairs()), read_stateless_output())
 
 
-def policies() -> tuple[Policy, ...]:
-    """All policies of Turnscope, and those of installed packages (`Policy.package`).
+def policies() -> shelf.Policies:
+    """All policies of Turnscope, and those of installed packages (`Policy.package`), as a tuple.
 
     >>> [policy.title for policy in turnscope.policies() if policy.source.startswith("LiteLLM")]
     ['LiteLLM trim_messages']
@@ -104,7 +104,7 @@ def policies() -> tuple[Policy, ...]:
     for name in find_packaged_policies():
         with suppress(PolicyError):  # it is reported elsewhere
             packaged.append(load_policy(name))
-    return (*map(load_policy, shelf.list_policies()), *packaged)
+    return shelf.Policies((*map(load_policy, shelf.list_policies()), *packaged))
 
 
 def find_family(session: Session, prices: Prices | None = None) -> str:

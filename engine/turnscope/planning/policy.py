@@ -132,6 +132,16 @@ class Policy:
         return notebook.render_card(self.title or self.name, *parts, note=note)
 
 
+class Policies(notebook.Listed[Policy]):
+    """Several policies."""
+
+    __slots__ = ()
+    head = ("name", "title", "what it does", "rules", "source")
+
+    def _list_cells(self, value: Policy) -> Sequence[object]:
+        return (value.name, value.title, value.doc, len(value.rules), value.source)
+
+
 def list_policies(folder: Path = HERE) -> tuple[str, ...]:
     """Return the names of the policies in a folder.
 

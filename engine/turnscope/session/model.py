@@ -7,6 +7,7 @@ The module holds data types only: no parsing, counting, assembling or I/O. Addre
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, overload
@@ -14,8 +15,10 @@ from typing import Any, Literal, NamedTuple, overload
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from turnscope import notebook
 from turnscope.session.content import extract_block_text, is_text
 
+MAX_ROWS = 12  # rows of a session in a notebook
 CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
 MODEL_WINDOWS = "model_windows"
 """Key of `Session.about`: what a log says of context windows. An object with any of
@@ -458,6 +461,44 @@ class Session(Struct, frozen=True):
             f"<Session {self.title or self.id!r} from {self.source}: {len(self.requests)} requests, "
             f"{len(self.blocks)} blocks, {', '.join(models) or 'no model named'}{more}>"
         )
+
+    def _repr_html_(self) -> str:
+        """What the log holds, and requests from first to last with what was billed."""
+        rows = [
+            (request.n, request.turn, request.model, *_list_tokens(request.usage), request.stop_reason or "")
+            for request in _pick_evenly(self.requests, MAX_ROWS)
+        ]
+        kinds = Counter(block.kind for block in self.blocks)
+        held = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
+        about = [notebook.render_line(f"{len(self.blocks):,} blocks: {held}")] if held else []
+        about += [notebook.render_line(f"{len(self.subagents):,} subagents, {len(self.forks):,} branches")]
+        about += [notebook.render_line(f"{note.severity}: {note.what}") for note in self.notes[:MAX_ROWS]]
+        head = ("requests[n]", "turn", "model", "prompt tokens", "from the cache", "output tokens", "")
+        note = f"{self.source} · {len(self.requests):,} requests"
+        return notebook.render_card(self.title or self.id, *about, notebook.render_table(head, rows), note=note)
+
+
+class Sessions(notebook.Listed[Session]):
+    """Sessions of one file, the main one first."""
+
+    __slots__ = ()
+    head = ("", "title", "tool", "requests", "blocks", "models")
+
+    def _list_cells(self, value: Session) -> Sequence[object]:
+        models = sorted({request.model for request in value.requests if request.model})
+        return (value.id, value.title, value.source, len(value.requests), len(value.blocks), ", ".join(models))
+
+
+def _list_tokens(usage: Usage | None) -> tuple[object, object, object]:
+    """Tokens of prompt, cache and answer as recorded; blank where nothing was."""
+    return ("", "", "") if usage is None else (usage.prompt_tokens, usage.cache_read_input_tokens, usage.output_tokens)
+
+
+def _pick_evenly(requests: Sequence[Request], most: int) -> list[Request]:
+    """The first and the last request, and others between them at even distances."""
+    if len(requests) <= most:
+        return list(requests)
+    return [requests[round(n * (len(requests) - 1) / (most - 1))] for n in range(most)]
 
 
 class Fork(Struct, frozen=True):
