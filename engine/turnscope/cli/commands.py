@@ -41,6 +41,7 @@ COMMANDS = {
     "share": "Write a redacted report of a session.",
     "export": "Write a session in another format.",
     "tap": "Record what an agent really sends, while it runs.",
+    "unlogged": "Say what a tool's own log does not tell of a session.",
     "trace": "Write requests and decisions as OpenTelemetry spans.",
     "forget": "Delete what Turnscope remembers of opened sessions.",
     "completion": "Print the script for shell completion.",

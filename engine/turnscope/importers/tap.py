@@ -87,12 +87,16 @@ def read(source: Source, entry: Entry) -> Thread:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A conversation of a log. `kind`: that of requests beside a conversation, "" = none; `agent`: a subagent's own name."""
+    """A conversation of a log. `kind`: that of requests beside a conversation, "" = none; `agent`: a subagent's own name.
+
+    `number`: that of a side request among those of its kind.
+    """
 
     group: Conversations
     entry: Entry
     kind: str = ""
     agent: str = ""
+    number: int = 0
 
     @property
     def conversation(self) -> Conversation:
@@ -155,20 +159,36 @@ def _gather(source: Source) -> dict[str, _Joined]:
 
 def _split(found: _Gathered, stem: str) -> Iterator[_Piece]:
     """Split what a session sent into its conversations, subagents and side requests, its own conversations first."""
-    aside: dict[str, list[Call | Note]] = {}
+    aside: dict[str, list[Call]] = {}
     for agent in sorted(found.sent):
         sent = [one for one in found.sent[agent] if isinstance(one, Sent)]
         kinds = {id(sent[at]): kind for at, kind in find_side_requests(sent).items()}
         own: list[Call | Note] = []
         for one in found.sent[agent]:
             kind = kinds.get(id(one), "")
-            (aside.setdefault(kind, []) if kind else own).append(one.call if isinstance(one, Sent) else one)
+            if kind and isinstance(one, Sent):
+                aside.setdefault(kind, []).append(one.call)
+            else:
+                own.append(one.call if isinstance(one, Sent) else one)
         for name, calls in _split_agents(own, agent):
             group = group_calls(calls, stem)
             yield from (_Piece(group, entry, agent=name) for entry in group.list_entries())
-    for kind, calls in aside.items():
-        group = group_calls(calls, stem)
-        yield from (_Piece(group, entry, kind) for entry in group.list_entries())
+    for kind, found_calls in aside.items():
+        for number, again in enumerate(_split_calls(found_calls), 1):
+            group = group_calls([*again], stem)
+            yield from (_Piece(group, entry, kind, number=number) for entry in group.list_entries())
+
+
+def _split_calls(calls: list[Call]) -> Iterator[list[Call]]:
+    """Split side requests into single ones, those that failed and were sent again with what followed."""
+    again: list[Call] = []
+    for call in calls:
+        if again and not (again[-1].error and again[-1].body == call.body):
+            yield again
+            again = []
+        again.append(call)
+    if again:
+        yield again
 
 
 def _split_agents(calls: list[Call | Note], agent: str) -> list[tuple[str, list[Call | Note]]]:
@@ -209,7 +229,7 @@ def _join_by_content(pieces: list[_Piece]) -> dict[str, _Joined]:
 
 def _name_alone(piece: _Piece) -> str:
     agent = f"-{crc32(piece.agent.encode('utf-8', 'replace')):x}" if piece.agent else ""
-    return f"{ALONE}{'-' if piece.kind else ''}{piece.kind}{agent}~{piece.entry.id}"
+    return f"{ALONE}{'-' if piece.kind else ''}{piece.kind}{agent}~{piece.number or piece.entry.id}"
 
 
 def _belongs(piece: _Piece, to: _Piece) -> bool:

@@ -19,8 +19,17 @@ KINDS = {
 def describe_kinds(bill: TotalCost) -> str:
     """Describe the requests beside a conversation by kind, the dearest first: "11 summaries $0.310, 1 title $0.0004"."""
     dearest = sorted(bill.side, key=lambda one: (-(one[1].usd or 0), -one[1].requests))
-    words = ((share, KINDS.get(kind, KINDS["other"])) for kind, share in dearest)
-    return ", ".join(f"{_count(share.requests, *word)} {format_usd(share.usd)}" for share, word in words)
+    return ", ".join(f"{describe_kind(kind, share.requests)} {format_usd(share.usd)}" for kind, share in dearest)
+
+
+def describe_kind(kind: str, count: int) -> str:
+    """Describe how many requests of one kind there are: "11 summaries".
+
+    Args:
+        kind: The kind.
+        count: How many.
+    """
+    return _count(count, *KINDS.get(kind, KINDS["other"]))
 
 
 def describe_side_requests(bill: TotalCost, session: Session) -> str:
