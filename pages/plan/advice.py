@@ -160,7 +160,9 @@ def _draw_advice(found: Advice) -> None:
     if found.too_few:
         widgets.draw_notice("These sessions are too few to advise by.", found.too_few)
     else:
-        st.html(f'<div class="ts-headline">{escape(found.because)}</div>' + _render_generalization(found))
+        st.html(
+            f'<div class="ts-headline">{escape(found.because)}</div>' + _render_generalization(found) + _render_other(found)
+        )
     if not found.points:
         return
     number = _find_point(found)
@@ -181,6 +183,10 @@ def _draw_advice(found: Advice) -> None:
 def _render_generalization(found: Advice) -> str:
     tone = "tone-good" if "It holds" in found.holdout_result else "tone-warn"
     return f'<p class="{tone}">{escape(found.holdout_result)}</p>' if found.holdout_result else ""
+
+
+def _render_other(found: Advice) -> str:
+    return f"<p>{escape(found.other_result)}</p>" if found.other_result else ""
 
 
 def _describe_search(found: Advice) -> str:

@@ -27,7 +27,7 @@ from turnscope.planning import policy as policies
 from turnscope.planning import policy_catalog
 from turnscope.planning.policy import Policy
 from turnscope.views import parameters
-from turnscope.views.advice import Advice, Figures, choose_point, find_pareto_front, list_axes
+from turnscope.views.advice import Advice, Figures, OtherPolicy, choose_point, find_pareto_front, list_axes
 
 SAMPLES = ROOT / "sample_sessions"
 COLD = SAMPLES / "cache-goes-cold.jsonl"
@@ -109,6 +109,31 @@ def test_the_text_of_a_point_says_where_it_comes_from_and_claims_no_more_than_is
     assert {*numbers} == {*range(len(found.points))}
 
 
+def test_another_policy_that_costs_less_and_loses_no_more_is_named_with_the_figures_of_a_comparison(found: Advice) -> None:
+    rows = {row.policy: row for row in turnscope.compare(turnscope.load(COLD), advising.OTHERS).rows}
+    assert [each.policy for each in found.others] == [*advising.OTHERS]
+    for each in found.others:
+        assert (each.searched.usd, each.searched.lost) == (rows[each.policy].usd, len(rows[each.policy].losses.hits))
+    assert found.chosen is not None
+    point = found.points[found.chosen].searched
+    better = OtherPolicy("extracts", msgspec.structs.replace(point, usd=point.usd / 2))
+    dear = OtherPolicy("condense-oldest", point)
+    loses = OtherPolicy("clear-in-batches", msgspec.structs.replace(point, usd=Decimal(0), lost=point.lost + 1))
+    made = msgspec.structs.replace(found, others=(loses, dear, better))
+    assert made.better_policy == better
+    assert made.other_result.startswith("Another policy does better here: extracts, as it ships, costs ")
+    assert made.other_result in made.to_text()
+    held = msgspec.structs.replace(made.points[found.chosen], held=Figures(Decimal(4), lost=5))
+    points = tuple(held if n == found.chosen else each for n, each in enumerate(made.points))
+    seen = msgspec.structs.replace(
+        made, points=points, others=(msgspec.structs.replace(better, held=Figures(Decimal(2), lost=3)),)
+    )
+    assert seen.other_result.endswith(
+        "On the sessions held out it costs 2.00 USD instead of 4.00 USD and loses 3 instead of 5."
+    )
+    assert msgspec.structs.replace(made, others=(loses, dear)).other_result == ""
+
+
 # What a search asks for, with figures that follow from the parameters alone
 
 
@@ -169,9 +194,11 @@ def test_sessions_that_are_held_out_are_never_searched(tried: list[tuple[str, st
     best = {
         parameters.apply_changes(load_policy("clear-tool-results"), made.points[n].changes).to_toml() for n in {0, *made.front}
     }
-    assert {text for name, text in tried if name in made.held} == best
-    first = next(n for n, (name, _) in enumerate(tried) if name in made.held)
-    assert {name for name, _ in tried[first:]} == {*made.held}, "they come after all that is searched"
+    others = {load_policy(name).to_toml() for name in advising.OTHERS}
+    own = [(name, text) for name, text in tried if text not in others]
+    assert {text for name, text in own if name in made.held} == best
+    first = next(n for n, (name, _) in enumerate(own) if name in made.held)
+    assert {name for name, _ in own[first:]} == {*made.held}, "they come after all that is searched"
     before = Case.evaluate
 
     def otherwise(case: Case, policy: Policy) -> tuple[Figures, int]:
@@ -260,7 +287,7 @@ def test_the_command_advises_saves_and_says_what_is_wrong(
     assert told["left_out"] == {"not readable": 1}
     saved = policies.load("mine", data_folder / "policies")
     assert saved.rules[0].params.keep == {"1.keep": 3, **told["points"][told["chosen"]]["changes"]}["1.keep"]
-    assert len([*(data_folder / "advice").iterdir()]) == 1
+    assert len([*(data_folder / "advice").iterdir()]) == 1 + len(advising.OTHERS)
     assert command.main(["advise", str(folder), "--policy", "mine", "--trials", "2", "--turn", "1.keep"]) == 0
     assert "USD" in capsys.readouterr().out
     assert command.main(["advise", str(folder), "--policy", "no-such"]) == 2
@@ -285,10 +312,12 @@ def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path
     job.resume()
     job.wait(60)
     assert job.state == "done", job.error
-    again = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
+    kept = open_log(tmp_path, policy).file
+    assert kept is not None
+    again = kept.read_bytes().splitlines()
     assert again[: len(lines) - 1] == lines[:-1], "what was tried is kept"
     assert job.advice == advise(session, policy, trials=10, keys=["1.keep"], folder=tmp_path)
-    assert [*tmp_path.iterdir()] == [open_log(tmp_path, policy).file]
+    assert {*tmp_path.iterdir()} == {open_log(tmp_path, load_policy(name)).file for name in (policy.name, *advising.OTHERS)}
     said = io.BytesIO()
     run_worker(io.BytesIO(msgspec.json.encode(msgspec.structs.replace(task, path=str(tmp_path / "absent")))), said)
     told = json.loads(said.getvalue())

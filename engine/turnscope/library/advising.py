@@ -29,11 +29,12 @@ from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Session
 from turnscope.views import advice, parameters
-from turnscope.views.advice import Advice, Axis, Figures, Point
+from turnscope.views.advice import Advice, Axis, Figures, OtherPolicy, Point
 from turnscope.views.comparison import SharedFacts, build_row
 
 TRIALS = 50
 MAX_SESSIONS = 30  # of more sessions a random sample is taken
+OTHERS = ("extracts", "condense-oldest", "clear-in-batches")  # policies that are measured beside, as they ship
 MIN_SESSION_REQUESTS = 5  # a shorter session shows nothing
 MIN_REQUESTS, MIN_USES = 50, 20  # less than this in all searched sessions, and nothing is advised
 HOLDOUT_SHARE, MIN_SESSIONS = 0.3, 3  # share of the sessions that is held out, and the fewest sessions for that
@@ -126,7 +127,9 @@ def advise(
     if too_few := _explain_too_few(axes, search, left_out):
         return msgspec.structs.replace(empty, too_few=too_few)
     done = _try_settings(search, empty, grid, progress or _ignore_progress)
-    return _build_advice(empty, search, split[1], not done)
+    made = _build_advice(empty, search, split[1], not done)
+    others = () if made.stopped or made.chosen is None else tuple(_measure_others(search, split[1], folder))
+    return msgspec.structs.replace(made, others=others)
 
 
 def _begin_advice(
@@ -347,6 +350,21 @@ def _build_advice(made: Advice, search: _Search, holdout: Sequence[Case], stoppe
         too_few=too_few,
         stopped=stopped,
     )
+
+
+def _measure_others(search: _Search, holdout: Sequence[Case], folder: Path | None) -> Iterator[OtherPolicy]:
+    """Measure other policies, as they ship, on the sessions that were searched and on those held out."""
+    for name in OTHERS:
+        policy = load_policy(name)
+        if policy.rules == search.policy.rules:
+            continue
+        other = _Search(policy, search.cases, open_log(folder, policy) if folder else TrialLog(), search.stop)
+        try:
+            found, held = other.evaluate_on(search.cases, {}), other.evaluate_on(holdout, {}) if holdout else None
+        except Stopped:
+            return
+        if found is not None:
+            yield OtherPolicy(name, found, held)
 
 
 def _explain_no_effect(figures: Sequence[Figures], stopped: bool) -> str:

@@ -107,6 +107,14 @@ class Point(Struct, frozen=True):
     held: Figures | None = None
 
 
+class OtherPolicy(Struct, frozen=True):
+    """Another policy as it ships: its figures on the searched sessions, and on those held out."""
+
+    policy: str
+    searched: Figures
+    held: Figures | None = None
+
+
 class Advice(Struct, frozen=True):
     """The result of a search. `points[0]` is the policy as in its file.
 
@@ -118,6 +126,7 @@ class Advice(Struct, frozen=True):
         searched, held: names of the sessions that were searched, and of those held out.
         left_out: sessions that were not used, by reason.
         impossible: settings that a rule or a missing price ruled out.
+        others: other policies on the same sessions.
         too_few: why the sessions do not suffice; "" = they do.
         stopped: whether the search ended before all `trials` were made.
     """
@@ -137,6 +146,7 @@ class Advice(Struct, frozen=True):
     held: tuple[str, ...] = ()
     left_out: dict[str, int] = {}
     impossible: int = 0
+    others: tuple[OtherPolicy, ...] = ()
     too_few: str = ""
     stopped: bool = False
 
@@ -156,6 +166,40 @@ class Advice(Struct, frozen=True):
             f"{better}: on {_format_count(len(self.held), 'session')} that the search never saw it costs "
             f"{_format_usd(point.usd)} instead of {_format_usd(base.usd)} and loses {point.lost:,} references "
             f"instead of {base.lost:,}."
+        )
+
+    @property
+    def better_policy(self) -> OtherPolicy | None:
+        """The cheapest other policy that costs less than the advised point, loses no more and leaves no more unsent."""
+        if self.chosen is None:
+            return None
+        point = self.points[self.chosen].searched
+        good = (
+            each
+            for each in self.others
+            if each.searched.usd <= point.usd * Decimal(1 - MIN_SAVING)
+            and each.searched.lost <= point.lost
+            and each.searched.unsent <= point.unsent
+        )
+        return min(good, key=lambda each: each.searched.usd, default=None)
+
+    @property
+    def other_result(self) -> str:
+        """Which other policy does better than all that was tried, in a sentence or two; "" where none does."""
+        better = self.better_policy
+        if better is None or self.chosen is None:
+            return ""
+        point = self.points[self.chosen]
+        text = (
+            f"Another policy does better here: {better.policy}, as it ships, costs {_format_usd(better.searched.usd)}"
+            f" instead of {_format_usd(point.searched.usd)} and loses {better.searched.lost:,} references"
+            f" instead of {point.searched.lost:,}."
+        )
+        if better.held is None or point.held is None:
+            return text
+        return (
+            f"{text} On the sessions held out it costs {_format_usd(better.held.usd)} instead of {_format_usd(point.held.usd)} "
+            f"and loses {better.held.lost:,} instead of {point.held.lost:,}."
         )
 
     def build_policy(self, number: int) -> Policy:
@@ -191,13 +235,13 @@ class Advice(Struct, frozen=True):
 
     def to_json(self) -> str:
         """Write all of it as JSON, with the TOML of the chosen policy."""
-        value = to_builtins(self, str_keys=True) | {"generalises": self.holdout_result}
+        value = to_builtins(self, str_keys=True) | {"generalises": self.holdout_result, "another": self.other_result}
         value["toml"] = self.to_toml(self.chosen) if self.chosen is not None else None
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
     def to_text(self) -> str:
         """Write the advice, the Pareto front and the TOML of the advised policy as plain text."""
-        sentences = [self.too_few or self.because, self.holdout_result]
+        sentences = [self.too_few or self.because, self.holdout_result, self.other_result]
         sentences += [f"Stopped before all {self.trials:,} settings were tried."] if self.stopped else []
         lines = [
             f"{'*' if number == self.chosen else ' '} {_format_usd(point.searched.usd):>14} {point.searched.lost:>7,} lost   "
@@ -225,6 +269,7 @@ class Advice(Struct, frozen=True):
             notebook.render_line(self.too_few or self.because),
             notebook.render_table(head, lines),
             notebook.render_line(self.holdout_result),
+            notebook.render_line(self.other_result),
         ]
         return notebook.render_card(f"Advice for {self.title}", *parts)
 
