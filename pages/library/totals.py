@@ -15,7 +15,7 @@ from turnscope.library.index_queries import Spending
 
 from pages.library import filters
 from pages.library.rows import Key, Row
-from pages.parts import cache, theme, widgets
+from pages.parts import cache, shell, theme, widgets
 from pages.parts.formats import escape, format_percent, format_usd
 
 _HERE = Path(__file__).parent / "browser"
@@ -76,6 +76,9 @@ def draw(rows: Sequence[Row]) -> None:
         widgets.draw_notice(error.what, error.hint)
         return
     st.html(_render_cards(totals, indexed))
+    st.page_link(
+        shell.find_page("usage"), label="Usage by day, project and model; why caches were cold", icon=":material/table_chart:"
+    )
     with st.container(key="library-costs"):
         left, right = st.columns([3, 2], gap="medium")
     with right:

@@ -67,6 +67,7 @@ def _build_navigation() -> st.Page:
             st.Page(find_page("search"), title="Search", icon=":material/search:", visibility="hidden"),
             st.Page(find_page("help"), title="Help", icon=":material/help:", visibility="hidden"),
             st.Page(find_page("lost"), title="What was lost", url_path="lost", visibility="hidden"),
+            st.Page(find_page("usage"), title="Usage", url_path="usage", visibility="hidden"),
             st.Page(find_page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],
         position="top",

@@ -32,6 +32,7 @@ PAGES = {
     "audit": f"/audit?{SAMPLE}",
     "chat": "/chat",
     "library": "/library",
+    "usage": "/usage",
     "search": f"/search?{SAMPLE}&q=public+API&block=0",
     "help": "/help",
     "glossary": "/help?page=glossary",

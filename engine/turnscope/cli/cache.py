@@ -30,9 +30,13 @@ def command(by: Grouping, paths: tuple[Path, ...], as_json: bool, as_csv: bool, 
     sources = indexed.find_indexed(index, paths)
     project, tool, zone = chosen["project"].casefold(), chosen["tool"].casefold(), chosen["zone"]
     until = chosen["until"] and chosen["until"] + timedelta(days=1)
+
+    def accepts(of_project: str, of_tool: str) -> bool:
+        return project in of_project.casefold() and tool in of_tool.casefold()
+
     rows = select(
         library_index.list_misses(index, sources),
-        lambda row: project in row.project.casefold() and tool in row.tool.casefold(),
+        lambda row: accepts(row.project, row.tool),
         _find_midnight(chosen["since"], zone),
         _find_midnight(until, zone),
     )
@@ -40,7 +44,8 @@ def command(by: Grouping, paths: tuple[Path, ...], as_json: bool, as_csv: bool, 
     spent = sum_usage(library_index.list_usage(index, sources), "models", **(chosen | days)).total.usd or 0.0
     warm = library_index.list_warm(index, sources, now)
     indexed.note_unread(index, sources)
-    write_rows(CacheMisses(by, rows, warm, spent, zone, now), as_json=as_json, as_csv=as_csv)
+    aside = library_index.sum_aside(index, sources, accepts)
+    write_rows(CacheMisses(by, rows, warm, spent, zone, now, aside), as_json=as_json, as_csv=as_csv)
     return 0
 
 

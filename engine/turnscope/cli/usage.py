@@ -22,7 +22,7 @@ from turnscope.views.usage import Period, sum_usage
 def command(by: Period, paths: tuple[Path, ...], as_json: bool, as_csv: bool, **chosen: Any) -> int:
     """Add up what all sessions of this machine were billed.
 
-    Tokens by kind, and USD at list prices. BY is daily, weekly, monthly, sessions, projects, models or blocks (of five
+    Tokens by kind, and USD at list prices. BY is daily, weekly, monthly, sessions, projects, tools, models or blocks (of five
     hours). PATHS are files and folders; without them it is all that the tools known to Turnscope keep on this machine. Each
     request counts once, with branches and subagents.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from turnscope.storage.catalogue import count_ratings
 from turnscope.storage.library_index import (
@@ -17,13 +17,18 @@ from turnscope.storage.library_index import (
     count_cuts,
     drop,
     find_sessions,
+    list_misses,
     list_problems,
     list_sessions,
     list_spending,
+    list_usage,
+    list_warm,
     read_version,
     search,
+    sum_aside,
 )
-from turnscope.views.usage import PICO_PER_USD
+from turnscope.views.cache_misses import MissRow
+from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 __all__ = [
     "PAGE_HITS",
@@ -41,13 +46,48 @@ __all__ = [
     "find_sessions",
     "group_by_week",
     "group_spending",
+    "list_misses",
     "list_problems",
     "list_sessions",
     "list_spending",
+    "list_usage",
+    "list_warm",
     "read_version",
     "search",
+    "spread_misses",
+    "spread_usage",
+    "sum_aside",
     "sum_spending",
 ]
+
+
+def spread_usage(rows: Iterable[UsageRow]) -> tuple[Spending, ...]:
+    """What was billed as a chart over days takes it, by the days of this machine's time zone.
+
+    Args:
+        rows: rows of the index.
+    """
+    return tuple(
+        Spending(
+            _find_day(row.quarter and row.quarter * QUARTER_HOUR), row.model, row.project, row.tool, row.requests, row.pico
+        )
+        for row in rows
+    )
+
+
+def spread_misses(rows: Iterable[MissRow], name: Callable[[MissRow], str]) -> tuple[Spending, ...]:
+    """What cache misses cost beyond reading as a chart over days takes it; what is named stands as the model.
+
+    Args:
+        rows: the misses.
+        name: what a miss belongs to.
+    """
+    return tuple(Spending(_find_day(row.at), name(row), row.project, row.tool, 1, row.pico) for row in rows)
+
+
+def _find_day(at: float | None) -> str:
+    """The day of a moment in this machine's time zone; "" where it is unknown."""
+    return "" if at is None else datetime.fromtimestamp(at).astimezone().date().isoformat()
 
 
 @dataclass(frozen=True, slots=True)

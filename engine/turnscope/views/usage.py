@@ -1,4 +1,4 @@
-"""What all sessions of this machine were billed, by day, week, month, session, project, model or block of five hours.
+"""What all sessions of this machine were billed, by day, week, month, session, project, tool, model or block of five hours.
 
 Each request counts once, in whichever sessions and branches it stands. The rows come from the index of all sessions.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from pathlib import PurePath
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from turnscope.views.phrases import format_tokens, format_usd
 from turnscope.views.text_tables import format_csv, format_text
 
-Period = Literal["daily", "weekly", "monthly", "sessions", "projects", "models", "blocks"]
+Period = Literal["daily", "weekly", "monthly", "sessions", "projects", "tools", "models", "blocks"]
 
 PICO_PER_USD = 10**12  # costs are stored as whole 10**-12 USD, so that sums are exact
 QUARTER_HOUR = 900  # seconds that one row adds up: every time zone begins its days at such a step
@@ -28,6 +28,7 @@ NAMES: dict[Period, str] = {
     "monthly": "month",
     "sessions": "session",
     "projects": "project",
+    "tools": "tool",
     "models": "model",
     "blocks": "block",
 }
@@ -191,10 +192,8 @@ def sum_usage(
     """
     chosen = [
         row
-        for row in rows
-        if project.casefold() in row.project.casefold()
-        and tool.casefold() in row.tool.casefold()
-        and _is_within(_find_time(row, zone), since, until)
+        for row in select_days(rows, zone, since, until)
+        if project.casefold() in row.project.casefold() and tool.casefold() in row.tool.casefold()
     ]
     if period == "blocks":
         lines = _sum_blocks(chosen, zone)
@@ -211,12 +210,26 @@ def sum_usage(
     return Usage(period, tuple(lines), total, now)
 
 
+def select_days(
+    rows: Iterable[UsageRow], zone: tzinfo | None = None, since: date | None = None, until: date | None = None
+) -> Iterator[UsageRow]:
+    """Select what was billed on some days.
+
+    Args:
+        rows: The rows of the index.
+        zone: The time zone that days begin in; None = this machine's.
+        since: The first day that counts; requests without a time are left out where it is given.
+        until: The last day that counts, likewise.
+    """
+    return (row for row in rows if _is_within(_find_time(row, zone), since, until))
+
+
 def _find_line(row: UsageRow, period: Period, zone: tzinfo | None) -> tuple[str, str]:
     """What a row is added to: its key, and its name."""
     if period == "sessions":
         return f"{row.path}\0{row.entry}", row.title or PurePath(row.path).name
-    if period in ("projects", "models"):
-        name = row.project if period == "projects" else row.model
+    if period in ("projects", "tools", "models"):
+        name = {"projects": row.project, "tools": row.tool}.get(period, row.model)
         return name, name or "unknown"
     at = _find_time(row, zone)
     if at is None:
