@@ -35,7 +35,7 @@ def render_usage_cards(total: UsageLine) -> str:
         ("Written to cache", format_tokens(written), f"{format_tokens(total.tokens[2])} of it for an hour"),
         ("Output tokens", format_tokens(total.tokens[-1]), ""),
     )
-    return _render_cards(cards)
+    return _render_cards("Total", cards)
 
 
 def render_usage(found: Usage) -> str:
@@ -46,7 +46,7 @@ def render_usage(found: Usage) -> str:
     """
     lines = [*reversed(found.lines)] if found.period in ("daily", "weekly", "monthly") else [*found.lines]
     top = max((line.usd or 0.0 for line in lines), default=0.0)
-    heads = (NAMES[found.period], "requests", *HEADS, "USD", "")
+    heads = (NAMES[found.period], "requests", *HEADS, "USD", "share")
     rows = [_list_usage(line, top) for line in lines[:MOST]]
     if len(lines) > MOST:
         rows.append([f"{len(lines) - MOST:,} more in the file", *[""] * (len(heads) - 1)])
@@ -78,7 +78,7 @@ def render_cache_cards(found: CacheMisses) -> str:
         ("Warm now", f"{len(found.warm):,}", "sessions"),
         ("Not looked at", format_usd(found.aside), "subagents and other branches, all time"),
     )
-    return _render_cards(cards)
+    return _render_cards("Cache misses", cards)
 
 
 def render_causes(found: CacheMisses) -> str:
@@ -150,12 +150,12 @@ def _format_moment(at: float | None) -> str:
     return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def _render_cards(cards: Sequence[tuple[str, str, str]]) -> str:
+def _render_cards(title: str, cards: Sequence[tuple[str, str, str]]) -> str:
     made = "".join(
         f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value">{escape(value)}</div><p>{escape(more)}</p></div>'
         for name, value, more in cards
     )
-    return f'<div class="ts-cards">{made}</div>'
+    return f'<h2 class="ts-section">{title}</h2><div class="ts-cards">{made}</div>'
 
 
 def _render_table(heads: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> str:
