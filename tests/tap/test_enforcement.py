@@ -19,7 +19,7 @@ import turnscope
 from turnscope.live import request_checks
 from turnscope.planning.policy import Policy, load, parse
 from turnscope.reading.source import Source
-from turnscope.reading.tap_log import TapCall, read_tap_log
+from turnscope.reading.tap_log import TapCall, encode_calls, read_tap_log
 from turnscope.tap import ruled_requests
 from turnscope.tap.apis import Upstreams
 from turnscope.tap.client_bodies import CONVERSATIONS
@@ -202,6 +202,10 @@ def test_a_dry_run_changes_nothing_and_the_log_says_what_would_have_left(tmp_pat
     assert all(len(call.sent) < len(call.body) and call.left == call.body for call in would)
     session = turnscope.load(tmp_path / "log.jsonl")
     assert any("a dry run: the policy 'extracts' would have cut this request" in o.edit.because for o in session.observed)
+    records = [json.loads(line) for line in encode_calls(read_tap_log(Source(tmp_path / "log.jsonl"))).splitlines()]
+    beside = [(json.dumps(one["request"]), json.dumps(one["planned"])) for one in records if "planned" in one]
+    assert len(beside) == len(would)
+    assert all(len(planned) < len(sent) for sent, planned in beside)
 
 
 def test_the_recording_shows_each_decision_and_what_was_lost(tmp_path: Path) -> None:
@@ -210,7 +214,7 @@ def test_the_recording_shows_each_decision_and_what_was_lost(tmp_path: Path) -> 
         agent.play(24)
     session = turnscope.load(tmp_path / "log.jsonl")
     trace = turnscope.replay(session, "as-recorded")
-    assert len(session.requests) == 24
+    assert [request.window for request in session.requests] == [WINDOW] * 24
     made = [d for plan in trace.plans for d in plan.decisions if d.splice]
     assert {d.action for d in made} >= {"condense"}
     assert all("extract_old_work of the policy 'extracts', at the tap" in d.edit.because for d in made)
@@ -327,6 +331,18 @@ def test_a_request_that_does_not_fit_is_refused_as_its_provider_refuses_it(tmp_p
     assert (last.outcome, last.status, last.ruling["action"]) == ("refused", 400, "refused")
     session = turnscope.load(tmp_path / "log.jsonl")
     assert session.requests[-1].stop_reason == "refused"
+
+
+def test_a_request_that_its_provider_calls_too_long_is_sent_once_more_and_smaller(tmp_path: Path) -> None:
+    with enforced(tmp_path, make_rules("extracts", 40_000), window=3_000) as (tap, upstream):
+        agent = Agent("anthropic-messages", tap.address)
+        agent.play(24)
+    assert 1 <= len(upstream.rejected) < 5
+    calls = read_calls(tmp_path)
+    assert len(calls) == 24 + len(upstream.rejected)
+    failed = [n for n, call in enumerate(calls) if call.status == 400]
+    assert len(failed) == len(upstream.rejected)
+    assert all(len(calls[n + 1].left) < len(calls[n].left) and calls[n + 1].body == calls[n].body for n in failed)
 
 
 @pytest.mark.parametrize("name", ["session", "day"])

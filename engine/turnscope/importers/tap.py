@@ -364,7 +364,11 @@ def _add_ruling(made: Call, call: TapCall) -> None:
         believed = next(_convert_call(call, dict(_find_body(call.body)), None, ResponseChains()), None)
         made.believed = believed.body["messages"] if isinstance(believed, Call) else ()
     made.reasons = [*_list_reasons(ruling)]
-    if ruling.get("action") == "refused" and not ruling.get("dry_run"):
+    if ruling.get("dry_run"):
+        return
+    if isinstance(window := ruling.get("held_to"), int):
+        made.about["window"] = window
+    if ruling.get("action") == "refused":
         made.about["stop_reason"] = "refused"
 
 

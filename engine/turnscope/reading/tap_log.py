@@ -131,7 +131,8 @@ def _describe_call(call: TapCall) -> dict[str, JSON] | None:
     about: dict[str, JSON] = {"sent_at": call.sent_at, "answered_at": call.ended_at, "method": "POST", "url": call.url}
     about |= {"status": call.status} | ({"ruling": call.ruling} if call.ruling else {})
     model = {"model": call.model} if call.model else {}
-    return {**about, **model, "request": body, "response": call.response}
+    planned = {"planned": parse_if_json(call.sent)} if call.sent and call.left != call.sent else {}
+    return {**about, **model, "request": body, **planned, "response": call.response}
 
 
 class _Reader:

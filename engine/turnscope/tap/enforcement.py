@@ -233,6 +233,7 @@ class Enforcer:
         del conversation.steps[:-MOST_STEPS]
         ruling.sent, known.pending = sent, ruling
         ruling.facts |= _describe_plan(sent.plan, conversation)
+        ruling.facts |= {"held_to": self.rules.window} if self.rules.window else {}
         sent.whole = ruling.dry_run
         if refused:
             self._refuse(ruling, refused)

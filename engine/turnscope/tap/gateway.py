@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 30.0
 KEPT_SECONDS = 60.0  # how long idle connections to providers stay open
 REQUESTS_OF_CLIENT = 32  # requests at once that one HTTP client carries
+TOO_LONG = (400, 413)  # statuses with which providers say that a prompt is too long
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade "
     b"expect".split()
@@ -93,6 +94,7 @@ class _Passing:
     received: asyncio.Event = field(default_factory=asyncio.Event)
     number: int = 0
     ruling: Ruling | None = None
+    came: tuple[Headers, bytes] = ((), b"")  # headers and body of a request that was ruled on
     answer: list[bytes] = field(default_factory=list)  # of a request that was ruled on
 
 
@@ -185,6 +187,8 @@ class Gateway:
             if not _has_body(passing.headers):
                 self._begin(passing)
             response = await client.send(request, stream=True)
+            if self.rules is not None and passing.ruling and response.status_code in TOO_LONG:
+                response = await self._send_smaller(self.rules, client, passing, request, response)
         except _ClientGone:
             self._end(passing, "client gone", "the client closed the connection before its request was whole")
             return
@@ -227,15 +231,46 @@ class Gateway:
         """Have a request ruled on that has come whole. Gives its body and its address as they are to leave."""
         from turnscope.tap.ruled_requests import Passing, rename_model, rewrite_headers
 
-        came = b"".join([part async for part in body])
+        headers, came = passing.came = (passing.headers, b"".join([part async for part in body]))
         model = find_model(passing.url)
-        known = Passing(passing.api, method, url, passing.headers, passing.secrets, model, passing.number)
+        known = Passing(passing.api, method, url, headers, passing.secrets, model, passing.number)
         ruling = passing.ruling = await rules.rule(known, came, client)
         if not ruling.is_changed:
             return _give(came), url
         data = ruling.text.encode()
-        passing.headers = rewrite_headers(passing.headers, len(data), ruling.betas)
+        passing.headers = rewrite_headers(headers, len(data), ruling.betas)
         return _give(data), rename_model(url, ruling.model) if ruling.model else url
+
+    async def _send_smaller(
+        self,
+        rules: RuledRequests,
+        client: httpx2.AsyncClient,
+        passing: _Passing,
+        request: httpx2.Request,
+        response: httpx2.Response,
+    ) -> httpx2.Response:
+        """Send a request that its provider calls too long once more, as the policy cuts it by what that says of its size."""
+        parts = [part async for part in response.aiter_raw()]
+        again = httpx2.Response(response.status_code, headers=response.headers.raw, stream=_Parts(parts))
+        ruling, url = passing.ruling, str(request.url)
+        encoding = response.headers.get("content-encoding", "")
+        if ruling is None or not await rules.is_too_long(ruling, response.status_code, encoding, parts):
+            return again
+        headers, came = passing.came
+        first, passing.headers, passing.number = passing.number, headers, 0
+        body, url = await self._rule(rules, client, passing, request.method, url, _give(came))
+        smaller = passing.ruling
+        if smaller is None or not smaller.is_changed or smaller.text == ruling.text:
+            passing.number = first
+            return again
+        facts = (passing.api, passing.url, headers, [came], passing.secrets, self.recorder.clock())
+        passing.number = self.recorder.begin(*facts)
+        rules.record(passing.number, smaller)
+        self.recorder.answer(first, response.status_code, response.headers.raw)
+        for part in parts:
+            self.recorder.add(first, part)
+        self.recorder.end(first, "complete")
+        return await client.send(_build_request(passing, request.method, url, body), stream=True)
 
     async def _refuse(self, passing: _Passing, ruling: Ruling, send: Send) -> None:
         """Answer a request in the provider's place."""
@@ -282,6 +317,17 @@ class Gateway:
 def _make_client(trust: ssl.SSLContext) -> httpx2.AsyncClient:
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=REQUESTS_OF_CLIENT, keepalive_expiry=KEPT_SECONDS)
     return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS), limits=limits, verify=trust)
+
+
+class _Parts(httpx2.AsyncByteStream):
+    """What of an answer was read already."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self.parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
 
 
 async def _give(data: bytes) -> AsyncIterator[bytes]:

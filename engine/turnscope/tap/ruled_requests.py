@@ -91,8 +91,17 @@ class RuledRequests:
             job.given_up.set()
             raise
         ruling = future.result() if future.done() else self._give_up(passing, job)
-        self.recorder.rule(passing.number, describe_ruling(ruling, self.policy), ruling.text)
+        self.record(passing.number, ruling)
         return ruling
+
+    def record(self, number: int, ruling: Ruling) -> None:
+        """Record a ruling.
+
+        Args:
+            number: Number of the call; 0 = it has none yet.
+            ruling: The ruling.
+        """
+        self.recorder.rule(number, describe_ruling(ruling, self.policy), ruling.text)
 
     def _give_up(self, passing: Passing, job: _Job) -> Ruling:
         job.given_up.set()
@@ -138,6 +147,18 @@ class RuledRequests:
         ruling.ended = True
         work = partial(self.enforcer.learn, ruling, status, encoding, b"".join(parts))
         threading.Thread(target=work, name="tap-learn", daemon=True).start()
+
+    async def is_too_long(self, ruling: Ruling, status: int, encoding: str, parts: Sequence[bytes]) -> bool:
+        """Learn from an answer, and say whether it calls the request too long that the policy made.
+
+        Args:
+            ruling: What was ruled on its request.
+            status: The HTTP status.
+            encoding: Its header `content-encoding`.
+            parts: Its body as it came.
+        """
+        await asyncio.to_thread(self.enforcer.learn, ruling, status, encoding, b"".join(parts))
+        return ruling.sent is not None and ruling.sent.count is not None
 
 
 def rewrite_headers(headers: Headers, size: int, betas: Sequence[str] = ()) -> list[tuple[bytes, bytes]]:
