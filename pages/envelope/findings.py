@@ -20,6 +20,7 @@ KINDS = {
     "full": "Window full",
     "retry": "Retries",
     "side": "Beside the conversation",
+    "unrecorded": "Not recorded",
     "stub": "Suspect usage data",
     "standing": "Persistent context",
     "unlogged": "Cut, not in the log",

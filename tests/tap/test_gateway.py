@@ -24,6 +24,7 @@ from turnscope.reading.source import Source
 from turnscope.reading.tap_log import TapCall, TapLog, read_tap_log
 from turnscope.tap.apis import Upstreams
 from turnscope.tap.server import Tap, run_tap
+from turnscope.views.findings import rank_findings
 
 from tests.tap.upstream import Answer, Upstream, ask, is_whole, join_chunks, read_answer, serve, stream, wait_for, whole
 
@@ -364,6 +365,9 @@ def test_a_disk_that_fails_never_stops_an_agent_and_the_log_says_what_it_lacks(
     session = turnscope.load(tmp_path / "log.jsonl")
     assert "again" in session.blocks[0].text
     assert any("1 request passed here without being recorded" in note.what for note in session.notes)
+    first = rank_findings(turnscope.replay(session), turnscope.overview(session))[0]
+    why = "[Errno 28] No space left on device"
+    assert first.text.startswith(f"Not recorded: 1 request passed the tap, and the log holds nothing of it ({why}).")
 
 
 TAP = """

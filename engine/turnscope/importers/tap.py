@@ -43,7 +43,7 @@ from turnscope.reading.side_requests import (
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.tap_log import COMPLETE, TapCall, TapLog, is_tap_log, read_tap_log
 from turnscope.session.content import extract_text
-from turnscope.session.model import COUNT_REQUESTS, EXACT_REQUESTS, JSON, SIDE, Note, Session
+from turnscope.session.model import COUNT_REQUESTS, EXACT_REQUESTS, JSON, SIDE, UNRECORDED, Note, Session
 from turnscope.session.thread import Thread
 from turnscope.session.window_facts import find_large_beta
 from turnscope.settings import DATA_VARIABLE, Machine
@@ -151,6 +151,7 @@ def _gather(source: Source) -> dict[str, _Joined]:
         for one in [*found.values()][:1]:
             counts = sum(some.counts for some in gathered.values())
             one.about.update({COUNT_REQUESTS: counts} if counts else {})
+            one.about.update({UNRECORDED: {"requests": log.lost, "why": log.lost_because}} if log.lost else {})
             one.pieces[0].group.notes += [*log.notes, *_note_counts(counts), *chains.list_notes()]
         source.cache["tap"] = found
     sessions: dict[str, _Joined] = source.cache["tap"]

@@ -35,6 +35,7 @@ def convert_call(body: Value, response: Value, line: int, model: str = "", sent_
         model: The model's name, where neither of them has it.
         sent_at: When it was sent, in seconds since the Unix epoch; None = unknown.
     """
+    body = as_mapping(rename_google_keys(body))  # the Python SDK mixes both spellings
     listed = as_rows(body.get("tools")) or as_rows(as_mapping(body.get("toolConfig")).get("tools"))
     tools = [inner for tool in listed for inner in as_rows(tool.get("functionDeclarations")) or [tool]]
     used = as_mapping(response.get("usageMetadata")) or as_mapping(response.get("usage"))

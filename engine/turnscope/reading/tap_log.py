@@ -73,11 +73,16 @@ class TapCall:
 
 @dataclass(slots=True)
 class TapLog:
-    """What a log holds. `command`: the name of the tool that the tap started, "" = none."""
+    """What a log holds. `command`: the name of the tool that the tap started, "" = none.
+
+    `lost`: requests that were not recorded, and `lost_because`: why the last of them was not.
+    """
 
     calls: list[TapCall]
     notes: list[Note]
     command: str = ""
+    lost: int = 0
+    lost_because: str = ""
 
 
 def is_tap_log(source: Source) -> bool:
@@ -151,6 +156,8 @@ class _Reader:
         elif "ruling" in record:
             self._rule(record)
         elif "lost" in record:
+            self.log.lost += int(record["lost"])
+            self.log.lost_because = as_text(record.get("why"))
             many = f"{int(record['lost'])} requests" if record["lost"] != 1 else "1 request"
             self.log.notes.append(Note("warning", line, f"{many} passed here without being recorded: {record.get('why')}"))
         elif MARK in record:

@@ -53,6 +53,7 @@ SIDE = "side"
 One of title, summary, check, quota, retry, other; see `reading.side_requests`.
 """
 COUNT_REQUESTS = "count_requests"  # key of Session.about: how many requests for a count of tokens its tool sent; they are free
+UNRECORDED = "unrecorded"  # key of Session.about: requests that passed a tap without being recorded: {"requests", "why"}
 SHAPE = "_shape"  # key of Request.settings: how this request writes content that other requests write differently
 
 JSON = Any  # a value as `json` reads it; provider data keeps the provider's shape

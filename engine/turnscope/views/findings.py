@@ -19,7 +19,7 @@ from turnscope.envelope.user_rules import RULE_SOURCES
 from turnscope.numbering import format_request, format_requests
 from turnscope.planning.trace import Trace
 from turnscope.session.content import INJECTED_KINDS
-from turnscope.session.model import JSON, Action, Message, Session
+from turnscope.session.model import JSON, UNRECORDED, Action, Message, Session
 from turnscope.views.cache_breaks import SHORT_TTL, CacheBreak, Cause, find_breaks
 from turnscope.views.events import EVENTS, classify_action
 from turnscope.views.overview import CELLS, Marker, Overview
@@ -53,6 +53,7 @@ COST_GROUPS = {
     "The conversation before this file begins is": ("earlier",),
     "What the tool injected and its log does not hold is": ("reinjected",),
 }
+UNRANKED = ("unrecorded", "middle")  # the first stands before all others, the second behind them
 CUT_ACTIONS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
 
 
@@ -99,7 +100,8 @@ def rank_findings(
     """Find what stands out in a recorded session, the most important first; empty = nothing.
 
     Findings are ranked by USD. A finding without a price has its tokens at the session's mean price of an input token; without
-    prices, tokens rank. A finding about placement has no rank and is added at the end.
+    prices, tokens rank. A finding about placement has no rank and is added at the end; one about requests that are not
+    recorded comes first.
 
     Args:
         trace: the session as recorded.
@@ -117,8 +119,9 @@ def rank_findings(
     def weight(finding: Finding) -> float:
         return (float(finding.usd) if finding.usd is not None else finding.tokens * mean) if mean else finding.tokens
 
-    ranked = sorted((finding for finding in found if finding.kind != "middle"), key=weight, reverse=True)
-    return (*ranked[:most], *(finding for finding in found if finding.kind == "middle"))
+    ranked = sorted((finding for finding in found if finding.kind not in UNRANKED), key=weight, reverse=True)
+    first, last = ([finding for finding in found if finding.kind == kind] for kind in UNRANKED)
+    return (*first, *ranked[:most], *last)
 
 
 def format_headline(view: Overview, n: int) -> str:
@@ -478,6 +481,18 @@ def _find_full_window(known: _Facts) -> list[Finding]:
     return [Finding(text=text, request=n, kind="full", usd=None, tokens=tokens, evidence={"fill": float(fill[n])})]
 
 
+def _find_unrecorded(known: _Facts) -> list[Finding]:
+    """Requests passed a tap that it could not record."""
+    lost = known.trace.session.about.get(UNRECORDED)
+    if not isinstance(lost, Mapping):
+        return []
+    number = int(lost.get("requests") or 0)
+    many, them = ("1 request", "it") if number == 1 else (f"{number:,} requests", "them")
+    text = f"Not recorded: {many} passed the tap, and the log holds nothing of {them} ({lost.get('why')}). "
+    text += "Cost and counts here lack them."
+    return [Finding(text=text, request=0, kind="unrecorded", usd=None, tokens=0, evidence={"requests": number})]
+
+
 def _find_side_requests(known: _Facts) -> list[Finding]:
     """What was sent beside the conversation is a part of what the session cost."""
     session, bill = known.trace.session, known.view.bill
@@ -564,6 +579,7 @@ FINDERS: tuple[Callable[[_Facts], list[Finding]], ...] = (
     _find_mid_prompt,
     _find_thinking,
     _find_full_window,
+    _find_unrecorded,
     _find_side_requests,
     _find_retries,
     _find_output_stubs,
