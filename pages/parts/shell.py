@@ -64,6 +64,7 @@ def _build_navigation() -> st.Page:
             st.Page(find_page("audit"), title="Audit", icon=":material/fact_check:"),
             st.Page(find_page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(find_page("library"), title="Library", icon=":material/folder_open:"),
+            st.Page(find_page("fleet"), title="Fleet", icon=":material/groups:"),
             st.Page(find_page("search"), title="Search", icon=":material/search:", visibility="hidden"),
             st.Page(find_page("help"), title="Help", icon=":material/help:", visibility="hidden"),
             st.Page(find_page("lost"), title="What was lost", url_path="lost", visibility="hidden"),

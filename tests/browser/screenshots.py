@@ -33,6 +33,7 @@ PAGES = {
     "chat": "/chat",
     "library": "/library",
     "usage": "/usage",
+    "fleet": "/fleet",
     "search": f"/search?{SAMPLE}&q=public+API&block=0",
     "help": "/help",
     "glossary": "/help?page=glossary",

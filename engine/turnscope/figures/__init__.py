@@ -1,5 +1,6 @@
 """Plotly figures, the same in pages, notebooks and reports."""
 
+from turnscope.figures.bars import draw_bars
 from turnscope.figures.charts import (
     MAX_COLUMNS,
     ROWS,
@@ -37,6 +38,7 @@ __all__ = [
     "Unit",
     "choose_ink",
     "compute_shades",
+    "draw_bars",
     "draw_fill",
     "draw_front",
     "draw_heatmap",

@@ -1,0 +1,47 @@
+"""How often each of some values occurs, as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.palette import PALETTES
+
+
+def draw_bars(
+    names: Sequence[str], counts: Sequence[float], unit: str, theme: Theme = "dark", *, height: int = 220, ticks: str = ",d"
+) -> go.Figure:
+    """Draw a bar for each value.
+
+    Args:
+        names: the values, from left to right.
+        counts: how high the bars are.
+        unit: what is counted, for who points at a bar.
+        theme: dark or light.
+        height: pixels.
+        ticks: how Plotly writes the numbers.
+    """
+    palette, figure = PALETTES[theme], go.Figure()
+    figure.add_bar(
+        x=[escape_label(name) for name in names],
+        y=list(counts),
+        marker={"color": palette["accent"], "line": {"width": 0}},
+        hovertemplate=f"%{{x}}<br>%{{y:{ticks}}} {escape_label(unit)}<extra></extra>",
+    )
+    figure.update_layout(
+        height=height,
+        bargap=0.18,
+        margin={"l": 58, "r": 10, "t": 8, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False,
+        showlegend=False,
+        font={"family": FONT, "size": 12, "color": palette["faint"]},
+        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
+    )
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, type="category", tickangle=0, automargin=True)
+    return figure.update_yaxes(
+        gridcolor=palette["free"], zeroline=False, fixedrange=True, nticks=4, tickformat=ticks, rangemode="tozero"
+    )

@@ -1,0 +1,138 @@
+"""SQL that somebody types reads the tables of a fleet, and nothing else on this machine or any other."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from turnscope.errors import TurnscopeError
+from turnscope.fleet.dataset import Fleet
+from turnscope.fleet.sandbox import MOST_CHARACTERS, MOST_SHOWN, Sandbox
+
+from tests.fleet.conftest import make_fleet
+
+HOSTILE = {
+    "attach": "ATTACH '{folder}/other.db'",
+    "attach a database": "SELECT * FROM '{folder}/other.db'",
+    "copy out": "COPY (SELECT 1) TO '{folder}/out.csv'",
+    "copy over a table": "COPY (SELECT 1 AS session) TO '{table}' (FORMAT parquet)",
+    "explain that copies": "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/out.csv'",
+    "export": "EXPORT DATABASE '{folder}'",
+    "read_csv": "SELECT * FROM read_csv('{folder}/secret.txt')",
+    "read_text": "SELECT * FROM read_text('{folder}/secret.txt')",
+    "read_blob": "SELECT * FROM read_blob('{folder}/secret.txt')",
+    "read_json": "SELECT * FROM read_json('{folder}/secret.txt')",
+    "sniff_csv": "SELECT * FROM sniff_csv('{folder}/secret.txt')",
+    "a file as a table": "SELECT * FROM '{folder}/secret.txt'",
+    "a file through query": "SELECT * FROM query('SELECT * FROM read_text(''{folder}/secret.txt'')')",
+    "query_table": "SELECT * FROM query_table('{folder}/secret.txt')",
+    "glob": "SELECT * FROM glob('{folder}/*')",
+    "http": "SELECT * FROM read_csv('http://127.0.0.1:9/x.csv')",
+    "s3": "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
+    "install": "INSTALL httpfs",
+    "load": "LOAD httpfs",
+    "pragma": "PRAGMA database_list",
+    "pragma that writes": "PRAGMA enable_profiling='json'",
+    "set": "SET enable_external_access = true",
+    "set in a query": "SELECT * FROM enable_logging(storage = 'file', storage_path = '{folder}/log')",
+    "call": "CALL pragma_version()",
+    "secrets": "SELECT * FROM duckdb_secrets()",
+    "create a secret": "CREATE SECRET s (TYPE s3)",
+    "create a table": "CREATE TABLE t AS SELECT 1",
+    "create a macro": "CREATE MACRO m() AS 1",
+    "drop": "DROP VIEW requests",
+    "insert": "INSERT INTO requests SELECT * FROM requests",
+    "insert within": "WITH x AS (INSERT INTO requests SELECT * FROM requests RETURNING *) SELECT * FROM x",
+    "update": "UPDATE requests SET usd = 0",
+    "delete": "DELETE FROM requests",
+    "two statements": "SELECT 1; SELECT 2",
+    "a second one that attaches": "SELECT 1; ATTACH '{folder}/other.db'",
+    "a comment, then another": "SELECT 1 -- \n; DROP VIEW requests",
+    "nothing": "  -- nothing",
+    "no SQL": "what did payments cost?",
+    "an environment variable": "SELECT getenv('HOME')",
+    "a variable of Python": "SELECT * FROM statement",
+    "python": "SELECT * FROM python_map_function((SELECT 1))",
+    "arrow": "SELECT * FROM arrow_scan(1, 2, 3)",
+    "too long": "SELECT 1 " + " " * MOST_CHARACTERS,
+    "deep": "SELECT " + "(" * 5_000 + "1" + ")" * 5_000,
+    "null bytes": "SELECT 'a\0b' FROM \0",
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox(small_fleet: Fleet) -> Sandbox:
+    return Sandbox(small_fleet)
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_but_the_tables_is_read_and_nothing_is_written(
+    sandbox: Sandbox, small_fleet: Fleet, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    table = Path(small_fleet.list_files("requests")[0])
+    before = table.read_bytes()
+    with pytest.raises(TurnscopeError) as caught:
+        sandbox.run(text.replace("{folder}", str(tmp_path)).replace("{table}", str(table)), seconds=5)
+    assert caught.value.what
+    assert "secret\n" not in f"{caught.value.what}\n{caught.value.hint}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
+    assert table.read_bytes() == before
+    assert sandbox.run("SELECT count(*) FROM requests").rows == ((small_fleet.count_rows("requests"),),), "it goes on"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) FROM range(1000000000000) a, range(1000000) b",
+        "SELECT * FROM range(100000000000) ORDER BY random()",
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t",
+        "SELECT count(*) FROM requests a, requests b, requests c WHERE a.prompt * b.prompt < c.prompt",
+    ],
+)
+def test_a_query_without_end_is_stopped(sandbox: Sandbox, text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(TurnscopeError):  # stopped, or out of the memory that it may take
+        sandbox.run(text, seconds=0.3)
+    assert time.monotonic() - began < 30
+    assert sandbox.run("SELECT 1").rows == ((1,),)
+
+
+def test_rows_and_texts_are_limited(sandbox: Sandbox) -> None:
+    result = sandbox.run("SELECT n, repeat('x', 5000) AS text FROM range(5000) t(n)", most=1_234)
+    assert (len(result.rows), result.whole) == (1_234, False)
+    assert result.columns == ("n", "text")
+    assert {len(row[1]) for row in result.rows} == {MOST_SHOWN}
+    assert sandbox.run("SELECT 1 FROM range(1234)", most=1_234).whole
+    with pytest.raises(TurnscopeError, match=r"(?i)memory"):
+        sandbox.run("SELECT sum(length(t)) FROM (SELECT string_agg(repeat('x', 1000000), '') AS t FROM range(10000))")
+
+
+def test_a_query_reads_every_table(sandbox: Sandbox, small_fleet: Fleet) -> None:
+    for name in ("sessions", "requests", "decisions", "findings", "losses", "tools", "sources"):
+        assert sandbox.run(f"SELECT count(*) FROM {name}").rows == ((small_fleet.count_rows(name),),)
+    result = sandbox.run("FROM sessions SELECT team, count(*) AS many, min(started) AS first GROUP BY ALL ORDER BY ALL;")
+    assert result.columns == ("team", "many", "first")
+    assert sum(row[1] for row in result.rows) == small_fleet.count_rows("sessions")
+    assert all(isinstance(row[2], datetime) for row in result.rows)
+    assert result.to_csv().splitlines()[0] == "team,many,first"
+    assert sandbox.run("DESCRIBE requests").rows
+
+
+def test_tables_in_object_storage_are_read_and_no_other_object_is() -> None:
+    fleet = make_fleet("memory://fleet-of-sandbox", 300, 10, 5)
+    fleet.storage.fs.pipe_file("/secret.txt", b"secret")
+    sandbox = Sandbox(fleet)
+    assert sandbox.run("SELECT count(*) FROM requests").rows == ((fleet.count_rows("requests"),),)
+    for text in ("SELECT * FROM read_text('memory://secret.txt')", "SELECT * FROM read_text('memory:///secret.txt')"):
+        with pytest.raises(TurnscopeError, match=r"(?i)cannot access"):
+            sandbox.run(text)
+
+
+def test_the_tables_are_found_under_a_name_with_quotes(tmp_path: Path) -> None:
+    url = str(tmp_path / 'it\'s "a" fleet; DROP')
+    fleet: Any = make_fleet(url, 300, 10, 5)
+    assert Sandbox(fleet).run("SELECT count(*) FROM requests").rows == ((fleet.count_rows("requests"),),)
