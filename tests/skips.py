@@ -37,6 +37,7 @@ EXPECTED: dict[str, bool] = {
     r"PHOENIX_PYTHON names no Python that has Phoenix": "PHOENIX_PYTHON" not in os.environ,
     r"MLFLOW_PYTHON names no Python that has MLflow": "MLFLOW_PYTHON" not in os.environ,
     r"NOTEBOOK_PYTHON names no Python that has nbconvert and ipykernel": "NOTEBOOK_PYTHON" not in os.environ,
+    r"the action runs on Linux and macOS": os.name == "nt",
     # what Windows does not have
     r"no named pipes on this system": os.name == "nt",
     r"this system has no priorities of that kind": os.name == "nt",

@@ -36,6 +36,7 @@ COMMANDS = {
     "compare": "Compare policies on a session.",
     "check": "Check sessions against a context budget.",
     "fleet": "Read the sessions of a team into tables, and watch over their costs.",
+    "tokens": "Count the tokens of prompt and tool files.",
     "calculate": "Calculate what policies do to a planned conversation.",
     "advise": "Search the parameters of a policy over sessions.",
     "share": "Write a redacted report of a session.",

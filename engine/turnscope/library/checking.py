@@ -7,8 +7,8 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,24 @@ from xml.etree import ElementTree as ET
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
-from turnscope.library.opening import AS_RECORDED, overview
+from turnscope.library.opening import AS_RECORDED, overview, replay
 from turnscope.numbering import format_request
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
 from turnscope.session.model import Session
 from turnscope.views.comparison import Row
+from turnscope.views.detail import build_detail
 from turnscope.views.exactness import Exactness, sum_exactness
+from turnscope.views.overview import build_overview
+from turnscope.views.request_contents import build_contents, list_contents
 from turnscope.views.text_tables import format_csv
 
 COLUMNS = (
     *("path", "outcome", "requests", "peak_fill", "peak_request", "window", "window_evidence", "usd", "broken", "error"),
     "exactness",
 )
+MAX_TOOLS = 1_000  # definitions of a run; the rest is one
 _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -63,6 +67,7 @@ class CheckResult:
     exactness: Exactness | None = None  # None = not asked for
     window_evidence: str = ""  # how the window of the fullest request is known
     usd: Decimal | None = None  # of the whole session, with its branches and subagents; None without a known price
+    tools: Mapping[str, int] = field(default_factory=dict)  # tokens of definitions in the last request, if they were asked for
 
     @property
     def ok(self) -> bool:
@@ -123,7 +128,9 @@ def list_entries(path: Path) -> tuple[str, ...]:
     return tuple(sorted(entry.id for entry in entries(path))) or ("",) if path.is_dir() else ("",)
 
 
-def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, entry: str = "") -> CheckResult:
+def check(
+    path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, entry: str = "", *, tools: bool = False
+) -> CheckResult:
     """Check a file. A file that cannot be read gives a result with an error.
 
     Args:
@@ -131,6 +138,7 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
         limits: the limits.
         policy: the policy, or its name.
         entry: id of one session in the path; "" = the main one.
+        tools: whether the tokens of each tool's definition are listed.
 
     Raises:
         PolicyError: there is no such policy.
@@ -149,7 +157,19 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
     exactness = sum_exactness(session) if limits.exact else None
     usd = _sum_cost(session, row)
     violations = (*_find_violations(row, usd, limits), *_find_inexact(exactness))
-    return CheckResult(name, row, violations, exactness=exactness, window_evidence=_describe_window(replayed, row), usd=usd)
+    window = _describe_window(replayed, row)
+    listed = _list_tools(session) if tools else {}
+    return CheckResult(name, row, violations, exactness=exactness, window_evidence=window, usd=usd, tools=listed)
+
+
+def _list_tools(session: Session) -> dict[str, int]:
+    """Tokens of each tool's definition in the last request as recorded; an MCP server's are one."""
+    recorded = replay(session)
+    view, last = build_overview(recorded), len(recorded.plans) - 1
+    if last < 0:
+        return {}
+    groups = list_contents(build_contents(recorded, view), last, build_detail(recorded, view, last).items, most=MAX_TOOLS)
+    return {part.label: part.tokens for group in groups if group.name == "tools" for part in group.parts if part.tokens}
 
 
 def _describe_window(replayed: Trace, row: Row) -> str:
