@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from claude_log import Log, find_billed
+from claude_log import Log, find_billed, records
 from conftest import shared
 from turnscope.cli import main
 from turnscope.cli.indexed import find_index
@@ -162,3 +162,26 @@ def test_the_tokens_of_real_sessions_are_those_that_a_plain_reading_finds(
         total["cache_read_tokens"],
     ) == tuple(sum(each.get(name, 0) for each in billed) for name in names)
     assert total["output_tokens"] >= sum(each["output_tokens"] for each in billed), "some are counted: the log cannot be right"
+
+
+def test_the_difference_to_ccusage_is_the_one_that_the_documentation_states(
+    data_folder: Path, usage: Callable[..., dict[str, Any]]
+) -> None:
+    """ccusage takes the first line of each message; the last one has the output, if any has."""
+    paths = sorted(shared("data", "open", "claude-code").rglob("*.jsonl"))
+    first: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for record in (record for path in paths for record in records(path)):
+        message = record.get("message")
+        if isinstance(message, dict) and isinstance(message.get("usage"), dict):
+            first.setdefault((message["id"], record.get("requestId")), message["usage"])
+    last = [record["message"]["usage"] for record in find_billed(paths).values()]
+    total = usage("daily", str(shared("data", "open", "claude-code")))["total"]
+    begun, ended = (sum(each["output_tokens"] for each in found) for found in (first.values(), last))
+    written = total["cache_write_5m_tokens"] + total["cache_write_1h_tokens"]
+    found = (total["input_tokens"], written, total["cache_read_tokens"])
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    assert found == tuple(sum(each.get(name, 0) for each in first.values()) for name in names)
+    text = (Path(turnscope.__file__).parent / "docs" / "command-line.md").read_text("utf-8")
+    for number in (ended - begun, total["output_tokens"] - ended, total["cache_write_1h_tokens"]):
+        assert f"| {number:,} tokens" in text
+    assert f"real sessions, {total['requests']:,} requests" in text

@@ -100,6 +100,17 @@ class UsageLine:
             models=self.models | {row.model} if row.model else self.models,
         )
 
+    def merge(self, other: UsageLine) -> UsageLine:
+        """Return the line with another one added; it keeps its name."""
+        return replace(
+            self,
+            requests=self.requests + other.requests,
+            tokens=tuple(a + b for a, b in zip(self.tokens, other.tokens, strict=True)),
+            pico=self.pico if other.pico is None else (self.pico or 0) + other.pico,
+            unpriced=self.unpriced + other.unpriced,
+            models=self.models | other.models,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it, without its name."""
         values = dict(zip(HEAD, self._list_values(), strict=True)) | {"models": sorted(self.models)}
@@ -198,15 +209,19 @@ def sum_usage(
     if period == "blocks":
         lines = _sum_blocks(chosen, zone)
     else:
-        found: dict[str, UsageLine] = {}
+        groups: dict[tuple[str, str], list[UsageRow]] = {}
         for row in chosen:
-            key, name = _find_line(row, period, zone)
-            found[key] = (found.get(key) or UsageLine(name, path=row.path if period == "sessions" else "")).add(row)
+            groups.setdefault(_find_line(row, period, zone), []).append(row)
+        found = {key: _sum_rows(name, rows, period) for (key, name), rows in groups.items()}
         dated = period in ("daily", "weekly", "monthly")
         lines = [found[key] for key in sorted(found)] if dated else sorted(found.values(), key=lambda line: -(line.pico or 0))
     total = UsageLine("all")
-    for row in chosen:
-        total = total.add(row)
+    if period == "blocks":  # they leave out requests without a time
+        for row in chosen:
+            total = total.add(row)
+    else:
+        for line in lines:
+            total = total.merge(line)
     return Usage(period, tuple(lines), total, now)
 
 
@@ -222,6 +237,24 @@ def select_days(
         until: The last day that counts, likewise.
     """
     return (row for row in rows if _is_within(_find_time(row, zone), since, until))
+
+
+def _sum_rows(name: str, rows: Sequence[UsageRow], period: Period) -> UsageLine:
+    """The line of some rows: what adding them one by one gives, in a fraction of the time."""
+    known = [row.pico for row in rows if row.pico is not None]
+    unpriced = (row for row in rows if row.pico is None)
+    return UsageLine(
+        name,
+        sum(row.requests for row in rows),
+        (
+            *(sum(row.uncached for row in rows), sum(row.written for row in rows), sum(row.written_1h for row in rows)),
+            *(sum(row.read for row in rows), sum(row.output for row in rows)),
+        ),
+        sum(known) if known else None,
+        sum(row.requests for row in unpriced if row.uncached or row.written or row.written_1h or row.read or row.output),
+        frozenset(row.model for row in rows if row.model),
+        rows[0].path if period == "sessions" else "",
+    )
 
 
 def _find_line(row: UsageRow, period: Period, zone: tzinfo | None) -> tuple[str, str]:
