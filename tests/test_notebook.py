@@ -143,6 +143,9 @@ def test_a_slider_has_each_request_once_and_shows_the_largest_first() -> None:
         assert f": {view.get_prompt(n):,} tokens" in read.text
     assert len(shown._repr_html_()) < 400_000
     assert "http" not in shown._repr_html_()
+    kind, framed = shown._mime_()  # for marimo
+    (frame,) = [attributes for tag, attributes in Reader(framed).tags if tag == "iframe"]
+    assert (kind, frame["sandbox"], frame["srcdoc"]) == ("text/html", "allow-scripts", shown._repr_html_())
 
 
 def test_sessions_and_policies_draw_themselves() -> None:

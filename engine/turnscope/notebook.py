@@ -29,6 +29,7 @@ class Listed(tuple[T, ...]):
 
     __slots__ = ()
     head: ClassVar[tuple[str, ...]] = ()
+    noun: ClassVar[str] = ""
 
     def _list_cells(self, value: T) -> Sequence[object]:
         """The cells of one element."""
@@ -38,7 +39,7 @@ class Listed(tuple[T, ...]):
         """A row for each element, the first ones where there are many."""
         table = render_table(self.head, map(self._list_cells, self[:MAX_LISTED]))
         more = [render_line(f"and {len(self) - MAX_LISTED:,} more")] if len(self) > MAX_LISTED else []
-        return render_card(f"{len(self):,}", table, *more)
+        return render_card(f"{len(self):,} {self.noun}", table, *more)
 
 
 class Markup(str):
@@ -102,6 +103,17 @@ def render_slider(frames: Sequence[Markup], start: int = 0) -> Markup:
         f'style="width:100%" oninput="{escape(SHOW)}">'
     )
     return Markup(f"<div>{control}{drawn}</div>")
+
+
+def render_frame(html: str, height: int = 560) -> str:
+    """Render HTML in a frame of its own, from which nothing reaches the page around it.
+
+    Args:
+        html: The HTML, made by these functions.
+        height: The height of the frame in pixels.
+    """
+    style = f"width:100%;height:{height}px;border:0"
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(html)}"></iframe>'
 
 
 def _render_part(name: str, tokens: int, width: float, slim: bool) -> str:

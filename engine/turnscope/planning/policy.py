@@ -136,10 +136,11 @@ class Policies(notebook.Listed[Policy]):
     """Several policies."""
 
     __slots__ = ()
-    head = ("name", "title", "what it does", "rules", "source")
+    head = ("name", "title", "what it does")
+    noun = "policies"
 
     def _list_cells(self, value: Policy) -> Sequence[object]:
-        return (value.name, value.title, value.doc, len(value.rules), value.source)
+        return (value.name, value.title, value.doc)
 
 
 def list_policies(folder: Path = HERE) -> tuple[str, ...]:

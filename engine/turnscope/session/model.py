@@ -484,6 +484,7 @@ class Sessions(notebook.Listed[Session]):
 
     __slots__ = ()
     head = ("", "title", "tool", "requests", "blocks", "models")
+    noun = "sessions"
 
     def _list_cells(self, value: Session) -> Sequence[object]:
         models = sorted({request.model for request in value.requests if request.model})

@@ -62,6 +62,10 @@ class EnvelopeSlider:
         frames = [*self._iter_frames(numbers)]
         return notebook.render_card(title, notebook.render_slider(frames, start), note=note)
 
+    def _mime_(self) -> tuple[str, str]:
+        """What marimo shows: the same in a frame, because marimo takes handlers out of a page of its own."""
+        return "text/html", notebook.render_frame(self._repr_html_())
+
     def _iter_frames(self, numbers: tuple[int, ...]) -> Iterator[notebook.Markup]:
         if self.trace.policy.name != AS_RECORDED:
             for n in numbers:
