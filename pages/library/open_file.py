@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import streamlit as st
+from turnscope.library.transcripts import report_unlogged
 from turnscope.views.log_facts import list_log_facts
 
 from pages.library import upload
@@ -14,8 +15,12 @@ from pages.parts.formats import escape, to_datetime
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
+    from turnscope import Session
+    from turnscope.views.wire_report import WireReport
 
 MOST_NOTES = 100
+TAP = "tap"  # source of sessions that passed the tap
+REPORT_SECONDS = 60  # after which the tool's log is looked for again: it grows, too
 T = TypeVar("T")
 
 
@@ -78,6 +83,28 @@ def draw_log_facts(shown: opening.ShownSession) -> None:
         for name, value in facts
     )
     st.html(cards.render_panel("What the log says of the session", body, f"{len(facts):,} entries"))
+
+
+def draw_unlogged(shown: opening.ShownSession) -> None:
+    """What the tool's own log does not tell of a session that passed the tap; nothing where that log is not found."""
+    session = shown.opened.session
+    if session.source != TAP:
+        return
+    report = _report_unlogged(session.id, cache.read_version(shown.entry), session)
+    if report is None:
+        return
+    body = "".join(
+        f'<div class="ts-note"><span class="info">{escape(report.tool)}</span><span>{escape(text)}</span></div>'
+        for text in report.sentences
+    )
+    title = "What the tool's own log does not tell of this session"
+    count = f"{report.logged:,} of {report.requests:,} requests in it"
+    st.html(cards.render_panel(title, body or '<div class="ts-empty">It tells all that was sent.</div>', count))
+
+
+@st.cache_data(max_entries=8, ttl=REPORT_SECONDS, show_spinner=False)
+def _report_unlogged(id: str, version: str, _session: Session) -> WireReport | None:  # noqa: ARG001  what the cache goes by
+    return report_unlogged(_session)
 
 
 def draw_notes(shown: opening.ShownSession) -> None:

@@ -43,6 +43,7 @@ def draw() -> None:
         sessions.draw(left, len(every), upload.show_session)
     if shown:
         open_file.draw_conversations(shown)
+        open_file.draw_unlogged(shown)
         open_file.draw_notes(shown)
         open_file.draw_log_facts(shown)
     deletion.draw(left)

@@ -375,6 +375,28 @@ def test_costs_are_grouped_by_tag_too_and_filter_by_it(app: AppTest, claude: Pat
     assert list(list_sessions(app)) == ["cold.jsonl"]
 
 
+def test_what_the_tool_s_own_log_does_not_tell_stands_below_an_opened_recording(
+    app: AppTest, claude: Path, data_folder: Path
+) -> None:
+    from tests.importers.test_tap import FIRST, said, text, write
+
+    id = "0a1b2c3d-1111-4222-8333-444455556666"
+    wire = FIRST | {"metadata": {"user_id": f"user_x_session_{id}"}, "system": "You are an agent, and work on code."}
+    answer = said(text("It is done."), model="claude-opus-4-5")
+    path = write(data_folder / "tap" / "agent.jsonl", [("anthropic-messages", wire, answer)])
+    log = Log()
+    log.user("do what is to be done")
+    log.answer(answer["id"], "It is done.", usage=(30, 0, 0, 7))
+    log.save(claude / f"{id}.jsonl")
+    app = library_page(app)
+    app.text_input(key="library.path").set_value(str(path)).run()
+    app.switch_page("pages/library.py")
+    app.run()
+    assert not app.exception
+    assert "1 of 1 requests in it" in bodies(app)
+    assert "it holds nothing of the system prompt, 35 characters" in bodies(app)
+
+
 def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest, data_folder: Path) -> None:
     import socket
 

@@ -26,25 +26,15 @@ def command(log: str, transcript: tuple[str, ...], as_json: bool) -> int:
     else name it.
     """
     from turnscope.library.loading import entries, load
-    from turnscope.library.opening import overview
-    from turnscope.views.wire_report import report_wire
+    from turnscope.library.transcripts import report_unlogged
 
     found = []
     for entry in entries(log):
         wire = load(log, entry)
-        logs = _find_logs(wire, transcript)
-        found.append((wire, report_wire(wire, logs, overview(wire).bill) if logs else None))
+        found.append((wire, report_unlogged(wire, map(Path, transcript))))
     made = [_describe(wire, report) for wire, report in found]
     write(json.dumps(made, indent=2) + "\n" if as_json else "\n".join(map(_format, made)))
     return 0
-
-
-def _find_logs(wire: Session, named: tuple[str, ...]) -> list[Session]:
-    from turnscope.library.transcripts import find_transcripts, open_transcript
-
-    if named:
-        return [session for path in named for session in open_transcript(Path(path), wire.id)]
-    return [*find_transcripts(wire.id)]
 
 
 def _describe(wire: Session, report: WireReport | None) -> dict[str, Any]:

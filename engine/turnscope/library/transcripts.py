@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from turnscope.errors import TurnscopeError
 from turnscope.library.loading import entries, find_places, load
+from turnscope.library.opening import overview
 from turnscope.session.model import Session
+from turnscope.views.wire_report import WireReport, report_wire
 
 TAP = "Tap log"  # the recordings themselves
 MIN_ID = 16  # characters of an id; a shorter one stands in other names by chance
@@ -43,3 +45,15 @@ def open_transcript(path: Path, id: str) -> tuple[Session, ...]:
         others = listed if id in path.stem or path.suffix not in DATABASES else []
         found = [load(path, entry) for entry in named or others]
     return tuple(found)
+
+
+def report_unlogged(wire: Session, logs: Iterable[Path] = ()) -> WireReport | None:
+    """Report what a tool's own log does not tell of a session that passed a tap; None where no log of it is found.
+
+    Args:
+        wire: The session.
+        logs: The tool's logs; () = they are looked for on this machine.
+    """
+    given = [*logs]
+    found = [session for path in given for session in open_transcript(path, wire.id)] if given else [*find_transcripts(wire.id)]
+    return report_wire(wire, found, overview(wire).bill) if found else None
