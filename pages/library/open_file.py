@@ -94,7 +94,7 @@ def draw_unlogged(shown: opening.ShownSession) -> None:
     if report is None:
         return
     body = "".join(
-        f'<div class="ts-note"><span class="info">{escape(report.tool)}</span><span>{escape(text)}</span></div>'
+        f'<div class="ts-note ts-fact"><span class="ts-faint">{escape(report.tool)}</span><span>{escape(text)}</span></div>'
         for text in report.sentences
     )
     title = "What the tool's own log does not tell of this session"
