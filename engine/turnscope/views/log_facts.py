@@ -8,14 +8,17 @@ from typing import Any
 
 from turnscope.session.model import (
     BEGINS_MID_CONVERSATION,
+    COUNT_REQUESTS,
     EXACT_REQUESTS,
     FORKED,
     JSON,
     MODEL_WINDOWS,
     PROMPT_PRIOR,
+    SIDE,
     STATED_HIDDEN,
     STORED_INPUTS,
     STORED_RESULTS,
+    UNRECORDED,
     Session,
 )
 
@@ -23,6 +26,7 @@ MOST_FACTS = 40
 MOST_CHARACTERS = 200  # of a value
 DEPTH = 3  # objects inside objects that are opened
 _OURS = {BEGINS_MID_CONVERSATION, EXACT_REQUESTS, FORKED, MODEL_WINDOWS, PROMPT_PRIOR, STATED_HIDDEN, STORED_INPUTS}
+_OURS |= {COUNT_REQUESTS, SIDE, UNRECORDED}
 _OURS |= {STORED_RESULTS, "stored"}  # forms that requests are built from
 
 
