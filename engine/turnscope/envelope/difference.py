@@ -55,6 +55,8 @@ def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = old.chunks[front:], new.chunks[front:]
+    if not now or (len(now) == 1 and _only_grows(was, now[0])):
+        return [Span(old.stop, new.stop)] if old.stop < new.stop else []
     shared = {*map(id, was)} & {*map(id, now)}
     gone = [chunk for chunk in was if id(chunk) not in shared and not _is_silent(chunk)]
     same = {*map(id, chain.from_iterable(chunk.pieces for chunk in gone))}
@@ -78,6 +80,16 @@ def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
                 found.append(Span(at, stop))
             at = stop
     return found
+
+
+def _only_grows(was: Sequence[Chunk], now: Chunk) -> bool:
+    """Whether the last chunk has what it had, and behind it new blocks as they are: so most requests follow the one before."""
+    old = was[0].pieces if len(was) == 1 else ()
+    same = indexOf(chain(map(is_, old, now.pieces), (False,)), False)
+    if len(now.pieces) != same + 1 or now.pieces[same].body is not None:
+        return False
+    last = old[same:]
+    return len(was) <= 1 and (not last or (len(last) == 1 and last[0].body is None and last[0].start == now.pieces[same].start))
 
 
 def _find_visible(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
@@ -169,9 +181,9 @@ def find_gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[
         old: The earlier envelope.
         new: The later envelope.
     """
-    places = {id(chunk): number for number, chunk in enumerate(old.chunks)}
-    done = start = 0
-    for number, chunk in enumerate(new.chunks):
+    done = start = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    places = {id(chunk): number for number, chunk in enumerate(old.chunks[done:], done)}
+    for number, chunk in enumerate(new.chunks[start:], start):
         at = places.get(id(chunk), -1)
         if at >= done:
             if at > done or number > start:
@@ -257,6 +269,9 @@ def find_alterations(old: Envelope, new: Envelope) -> list[Span]:
         old: The earlier envelope.
         new: The later envelope.
     """
+    front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    if len(new.chunks) == front + 1 and _only_grows(old.chunks[front:], new.chunks[front]):
+        return [Span(old.stop, new.stop)] if old.stop < new.stop else []
     found: list[Span] = []
     for was, now in find_gaps(old, new):
         same = indexOf(chain(map(is_, was, now), (False,)), False)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from os import getpid
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from turnscope.library.fork_worker import iter_in_two
 from turnscope.library.loading import get_session, pause_gc
 from turnscope.library.opening import AS_RECORDED, begin_replay, load_policy, replay
 from turnscope.planning.held_plans import MAX_BYTES, HeldPlans, PlanSequence
-from turnscope.planning.policy import Policy
+from turnscope.planning.policy import REPAIRS, Policy
 from turnscope.planning.rejections import SharedChecks
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
@@ -82,15 +82,14 @@ class _Memory:
         """Make the replays and rows that are not made yet, by their keys, in order."""
         session = replace_model(record, model)
         new = {key: policy for key, policy in wanted.items() if key not in self.made}
-        begin = {key: begin_replay(session, policy) for key, policy in new.items() if model or policy != record.policy}
+        begin = {key: begin_replay(session, policy)[0] for key, policy in new.items() if model or policy != record.policy}
         if begin:
             deque(record.record, maxlen=0)  # what it says of other policies: both processes know it then
 
         here = getpid()
 
         def make_row(key: str) -> tuple[HeldPlans | None, Row]:
-            trace, plans = begin.get(key, (record, ()))
-            deque(plans, maxlen=0)
+            trace = begin.get(key, record)
             known = None if key in begin else sending
             row, held = build_row(trace, shared, sent=not model, sending=known), trace.held if key in begin else None
             if held and (held.size > MAX_BYTES // len(new) or getpid() != here):
@@ -98,10 +97,10 @@ class _Memory:
             return held, row
 
         work = iter_in_two if len(new) * len(self.session.requests) >= FORK_FROM else map
-        keys = [*new]
         # the first by itself: what it finds in texts and messages, both processes know then
+        keys = [*islice(new, 1), *sorted(islice(new, 1, None), key=lambda key: -_estimate_work(new[key]))]
         for key, (held, made) in zip(keys, chain(map(make_row, keys[:1]), work(make_row, keys[1:])), strict=True):
-            trace = begin[key][0] if key in begin else record
+            trace = begin.get(key, record)
             if held and trace.held and held is not trace.held:  # planned in the other process
                 held.take_over(trace.held)
                 trace = replace(trace, plans=PlanSequence(held))
@@ -117,17 +116,32 @@ class _Memory:
                 left -= trace.held.size
 
 
+def _estimate_work(policy: Policy) -> int:
+    """How much work a replay may be: the longest first, so that both processes end at about the same time.
+
+    A rule beyond the repairs costs most where it decides anew for each request.
+    """
+    own = [part.rule for part in policy.rules if part.rule.name not in REPAIRS]
+    return sum(2 if rule.memory == "fresh" else 1 for rule in own)
+
+
 def _begin_with_record(record: Trace) -> tuple[SharedFacts, Sending]:
     """What all replays share, and what sending the record came to; of a long session in two processes."""
-    answers, looked = count_answer_tokens(record), SharedChecks()
-    parts: list[Callable[[], Any]] = [
-        partial(find_references, record.session),
+    answers, looked, rules = count_answer_tokens(record), SharedChecks(), RuleIndex(record.session)
+    parts: list[Callable[[], Any]] = [  # this process takes the first: what it checks of messages, it knows then
         partial(measure_sending, record, answers, looked),
+        partial(find_references, record.session),
+        partial(_prepare_replays, record, rules),
     ]
     work = iter_in_two if len(record.plans) >= FORK_FROM // 4 else map
-    references, sending = work(_call, parts)
-    bill = bill_record(record, sending.listed.total)
-    return SharedFacts(references, answers, looked, bill, RuleIndex(record.session)), sending
+    sending, references, _ = work(_call, parts)
+    return SharedFacts(references, answers, looked, bill_record(record, sending.listed.total), rules), sending
+
+
+def _prepare_replays(record: Trace, rules: RuleIndex) -> None:
+    """What all replays need and the record holds, where this process is the one that makes them."""
+    deque(record.record, maxlen=0)
+    deque(rules.held, maxlen=0)
 
 
 def _call(part: Callable[[], Any]) -> Any:

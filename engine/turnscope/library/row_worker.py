@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,8 +117,7 @@ def run_worker(asks: IO[bytes] | None = None, replies: IO[bytes] | None = None) 
         shared, basis = SharedFacts.from_trace(record), replace_model(record, setup.model)
         while True:
             policy: Policy = pickle.load(asks)  # noqa: S301 - as above
-            whole, plans = begin_replay(basis, policy, setup.answers)
-            deque(plans, maxlen=0)
+            whole, _ = begin_replay(basis, policy, setup.answers)
             row = build_row(whole, shared, sent=not setup.model)
             assert whole.held is not None
             whole.held.compact()  # planning some again is faster than to hand all over

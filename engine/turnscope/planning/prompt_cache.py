@@ -12,8 +12,9 @@ alive; nothing else is lost early; a summary is made outside the conversation's 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from turnscope.planning.recorded_cache import (
 )
 from turnscope.planning.trace import Trace
 from turnscope.pricing.caches import CacheRules, find_rules
+from turnscope.pricing.prices import Prices
 from turnscope.session.model import Bucket
 
 _END = attrgetter("end")
@@ -106,7 +108,7 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None, *, s
     return tuple(iter_cache_uses(trace, sizes, sent=sent))
 
 
-def iter_cache_uses(trace: Trace, sizes: Sequence[int] | None = None, *, sent: bool = True) -> Iterator[CacheUse]:
+def iter_cache_uses(trace: Trace, sizes: Iterable[int] | None = None, *, sent: bool = True) -> Iterator[CacheUse]:
     """Yield what `simulate_prompt_cache` returns, as the plans are read.
 
     Args:
@@ -115,10 +117,11 @@ def iter_cache_uses(trace: Trace, sizes: Sequence[int] | None = None, *, sent: b
         sent: See `simulate_prompt_cache`.
     """
     session, lines = trace.session, dict[str, _CachedPrompt]()
-    rules = _find_all_rules(trace)
-    recorded = read_recorded_cache(session, rules) if sent else RecordedCache((CacheFact(),) * len(trace.plans), {})
-    for n, (plan, fact) in enumerate(zip(trace.plans, recorded.facts, strict=False)):
-        size = trace.count_tokens(n) if sizes is None else sizes[n]
+    rules = _RulesByModel(trace.prices)
+    own = {request.model: rules[request.model] for request in session.requests}
+    recorded = read_recorded_cache(session, own) if sent else RecordedCache((CacheFact(),) * len(trace.plans), {})
+    sizes = map(trace.count_tokens, count()) if sizes is None else sizes
+    for n, (plan, fact, size) in enumerate(zip(trace.plans, recorded.facts, sizes, strict=False)):
         how, shortest = rules[plan.model]
         if plan.verdict == "refuse":
             yield CacheUse(sent=False)
@@ -142,12 +145,18 @@ def iter_cache_uses(trace: Trace, sizes: Sequence[int] | None = None, *, sent: b
         yield kept
 
 
-def _find_all_rules(trace: Trace) -> dict[str, tuple[CacheRules, int]]:
-    """By model that the record or the policy asks: the rules of its cache, and its shortest cached prefix in tokens."""
-    models = {plan.model for plan in trace.outlines} | {request.model for request in trace.session.requests}
-    facts = {model: trace.prices.find_facts(model) for model in models}
-    rules = {model: find_rules(found) for model, found in facts.items()}
-    return {model: (rule, rule.find_shortest_prefix(facts[model])) for model, rule in rules.items()}
+class _RulesByModel(dict[str, tuple[CacheRules, int]]):
+    """By model: the rules of its cache, and its shortest cached prefix in tokens."""
+
+    def __init__(self, prices: Prices) -> None:
+        super().__init__()
+        self._prices = prices
+
+    def __missing__(self, model: str) -> tuple[CacheRules, int]:
+        facts = self._prices.find_facts(model)
+        rules = find_rules(facts)
+        self[model] = rules, rules.find_shortest_prefix(facts)
+        return self[model]
 
 
 def _find_lifetime(rules: CacheRules, plan: Plan, fact: CacheFact) -> float:

@@ -6,11 +6,11 @@ cache is simulated (`cached_cost`); references are compared by their letters (`l
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import pairwise, tee
+from itertools import islice, pairwise, tee
 from statistics import median
 from textwrap import wrap
 from typing import Any
@@ -21,21 +21,22 @@ from turnscope.errors import UnknownEntry
 from turnscope.numbering import format_request
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.foreign_summaries import count_foreign_summaries
-from turnscope.planning.held_plans import PlanOutline
+from turnscope.planning.held_plans import STRETCH, LazyPlans, PlanOutline
+from turnscope.planning.lint import Problem
 from turnscope.planning.prompt_cache import CacheUse, iter_cache_uses
 from turnscope.planning.refusals import UNKNOWN
-from turnscope.planning.rejections import SharedChecks
+from turnscope.planning.rejections import RequestChecker, SharedChecks
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
 from turnscope.session.model import Action, Session
 from turnscope.views import rejections as refusals
 from turnscope.views.cached_cost import ReplayCost, count_answer_tokens, simulate_cost
 from turnscope.views.divergence import BlockDifference, Placement, find_divergence, list_differences, list_placements
-from turnscope.views.losses import Losses, References, find_losses, find_references
+from turnscope.views.losses import Losses, LossReader, References, ShownBlocks, find_references
 from turnscope.views.phrases import format_usd
 from turnscope.views.replay_cost import NOTHING_BILLED, RecordCost, price_as_billed, price_record
 from turnscope.views.text_tables import format_csv, format_line, format_text
-from turnscope.views.user_rules import RuleFate, RuleIndex, trace_rules
+from turnscope.views.user_rules import RuleFate, RuleIndex, RuleReader
 
 ASSUMPTIONS = (
     "Answers are taken as recorded: what the model would have answered to another prompt is not known. The prompt cache is "
@@ -304,7 +305,14 @@ class Sending:
     judged: refusals.Rejections
 
 
-def measure_sending(trace: Trace, answers: Sequence[int], looked: SharedChecks, *, sent: bool = True) -> Sending:
+def measure_sending(
+    trace: Trace,
+    answers: Sequence[int],
+    looked: SharedChecks,
+    *,
+    sent: bool = True,
+    on_plan: Callable[[Plan], object] | None = None,
+) -> Sending:
     """Simulate what sending the requests of a replay comes to.
 
     Args:
@@ -312,15 +320,51 @@ def measure_sending(trace: Trace, answers: Sequence[int], looked: SharedChecks, 
         answers: output tokens of each recorded answer.
         looked: what was checked of other replays of the session.
         sent: whether its requests go to the models that they really went to.
+        on_plan: is given each plan.
     """
-    sizes = tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
-    uses, seen = tee(iter_cache_uses(trace, sizes, sent=sent))
-    listed = simulate_cost(trace, uses, answers)  # reads the plans once, together with the cache
-    return Sending(sizes, listed, tuple(seen), refusals.find_rejections(trace, looked))
+    many, checker = len(trace.session.requests), RequestChecker(trace.session, looked)
+    uses, problems = list[CacheUse](), list[tuple[Problem, ...]]()
+    sizes, known = tee(map(trace.count_tokens, range(many)))
+    simulated, plans = iter_cache_uses(trace, known, sent=sent), iter(trace.plans)
+
+    def watch() -> Iterator[CacheUse]:
+        # All in one pass, since the plans of a large replay are made again for each. Yet each step goes on for a while: a
+        # processor's own memory holds what one of them needs, not what all do.
+        while stretch := [*islice(plans, STRETCH)]:
+            found = [*islice(simulated, len(stretch))]
+            uses.extend(found)
+            problems.extend(checker.check(plan, trace.prices) for plan in stretch)
+            if on_plan:
+                deque(map(on_plan, stretch), maxlen=0)
+            yield from found
+
+    listed = simulate_cost(trace, watch(), answers)
+    return Sending(tuple(islice(sizes, many)), listed, tuple(uses), refusals.select_rejections(trace, problems))
+
+
+def _read_plans(
+    trace: Trace, shared: SharedFacts, *, sent: bool, sending: Sending | None
+) -> tuple[Sending, LossReader, RuleReader | None]:
+    """What sending the requests of a replay comes to, and what has read all of them for what they lack."""
+    losses = LossReader(trace.session, shared.references)
+    rules = RuleReader(trace, shared.rules) if shared.rules else None
+    shown = ShownBlocks(len(trace.session.blocks))
+
+    def read(plan: Plan) -> None:
+        come, gone = shown.move(plan.seen)
+        losses.read(plan, come, gone)
+        if rules:
+            rules.read(plan, come, gone)
+
+    if sending:
+        deque(map(read, trace.plans), maxlen=0)
+        return sending, losses, rules
+    whole = _make_whole(trace)
+    return measure_sending(whole, shared.answer_tokens, shared.looked, sent=sent, on_plan=read), losses, rules
 
 
 def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True, sending: Sending | None = None) -> Row:
-    """Build the row of one replay.
+    """Build the row of one replay. What is not planned of it yet is planned, each request as it is measured.
 
     Args:
         trace: the replay.
@@ -328,12 +372,12 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True, sending: 
         sent: whether its requests go to the models that they really went to.
         sending: what sending its requests comes to, where that is known already.
     """
-    made = sending or measure_sending(trace, shared.answer_tokens, shared.looked, sent=sent)
+    made, losses, rules = _read_plans(trace, shared, sent=sent, sending=sending)
     sizes, cache, judged = made.sizes, made.cache, made.judged
     large = {n for n, (plan, size) in enumerate(zip(trace.outlines, sizes, strict=True)) if _exceeds_window(plan, size)}
     refused = {n for n, plan in enumerate(trace.outlines) if plan.verdict == "refuse"}
     rejected = tuple(n for n, wrong in enumerate(judged.requests) if wrong)
-    missing = find_losses(trace, shared.references)
+    missing = losses.build_losses(trace)
     actions = Counter(action for plan in trace.outlines for action in plan.actions if action != "warn")
     own = sent and trace.policy.name == AS_RECORDED
     return Row(
@@ -360,8 +404,14 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True, sending: 
         record_usd=shared.record.total,
         record=shared.record if own else NOTHING_BILLED,
         cache_errors=_find_cache_errors(trace, cache) if own else (),
-        rules=trace_rules(trace, shared.rules) if shared.rules else (),
+        rules=rules.list_fates(trace) if rules else (),
     )
+
+
+def _make_whole(trace: Trace) -> Trace:
+    """A replay with plans that are made as they are read, where they are not made yet."""
+    many = len(trace.session.requests)
+    return replace(trace, plans=LazyPlans(trace.held, many)) if trace.held and len(trace.plans) < many else trace
 
 
 def _exceeds_window(plan: Plan | PlanOutline, size: int) -> bool:

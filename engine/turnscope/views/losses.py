@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from turnscope.envelope.difference import find_changed_spans
 from turnscope.envelope.envelope import Chunk, Envelope
-from turnscope.envelope.identifiers import RUN, find_identifiers, find_quoted, remove_escapes, split_run
+from turnscope.envelope.identifiers import RUN, find_quoted, remove_escapes, split_run
+from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Request, Session, Span, select_model_output
@@ -32,6 +33,8 @@ _PLAIN_NUMBER = re.compile(r"\s*[-+]?[\d.,_]+\s*")
 # Of UTF-8 every byte beyond ASCII is part of a word.
 _BETWEEN_RUNS = bytes(n if n >= 128 or chr(n).isalnum() or chr(n) in "_.@+~/-(" else 32 for n in range(256))  # of `_RUN`
 Numbers = npt.NDArray[np.int32]
+_MORE, _LESS = np.int32(1), np.int32(-1)  # of the same type as what they are added to: else adding is slow
+_NO_NUMBERS: Numbers = np.empty(0, np.int32)
 
 
 class LostReference(NamedTuple):
@@ -121,50 +124,52 @@ class References:
         uses: by request, the identifiers that its answer reuses, each with the first block of the answer that has it.
         reused: all reused identifiers, by number.
         held: by block that a request may have, those that it holds.
+        numbers: those of each of `uses`.
     """
 
     places: Mapping[str, Sequence[int]]
     uses: tuple[Mapping[str, int], ...]
     reused: Sequence[str] = ()
     held: Mapping[int, Numbers] = field(default_factory=dict)
+    numbers: Sequence[Numbers] = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = {word: number for number, word in enumerate(self.reused)}
+        numbers = tuple(np.fromiter(map(known.__getitem__, words), np.int32, len(words)) for words in self.uses)
+        object.__setattr__(self, "numbers", numbers)
 
 
 @dataclass(slots=True)
-class _WantedIdentifiers:
-    """Finds those identifiers of texts that are among the `wanted`: what `find_identifiers` finds of them, faster."""
+class _IdentifierReader:
+    """Finds the identifiers in the blocks of a session, or those of them that are `wanted`; each run of characters once."""
 
-    wanted: set[str]
+    wanted: set[str] | None = None
     runs: set[bytes] = field(default_factory=set)  # that were read
-    holding: dict[bytes, list[str]] = field(default_factory=dict)  # runs with wanted identifiers
+    holding: dict[bytes, list[str]] = field(default_factory=dict)  # runs with identifiers
 
     def find(self, block: Block) -> set[str]:
-        """The wanted identifiers in a block."""
-        if block.kind == "tool_use":
-            return self.wanted & _find_block_identifiers(block)
-        plain = remove_escapes(block.text)
+        """What `find_identifiers` finds in a block; of a call in its arguments, not in the names of its parameters."""
+        plain, wanted = remove_escapes(_get_text(block)), self.wanted
         encoded = plain.encode("utf-8", "surrogatepass").translate(_BETWEEN_RUNS)
         runs = {*encoded.replace(b"(", b"( ").split()}
         for run in runs - self.runs:
-            parts = map(split_run, RUN.findall(run.decode("utf-8", "surrogatepass")))
-            if here := [word for word in chain.from_iterable(parts) if word in self.wanted]:
+            words = chain.from_iterable(map(split_run, RUN.findall(run.decode("utf-8", "surrogatepass"))))
+            if here := [word for word in words if wanted is None or word in wanted]:
                 self.holding[run] = here
         self.runs |= runs
         found = set().union(*map(self.holding.__getitem__, self.holding.keys() & runs))
-        found.update(self.wanted.intersection(find_quoted(plain)))
+        if '"' in plain or "`" in plain or "'" in plain:
+            quoted = find_quoted(plain)
+            found.update(quoted if wanted is None else wanted.intersection(quoted))
         return found
 
 
-def _find_block_identifiers(block: Block) -> set[str]:
-    """Find the identifiers in a block."""
-    return _find_content_identifiers(block.kind, block.raw, block.text)
-
-
-def _find_content_identifiers(kind: str, raw: JSON, text: str) -> set[str]:
-    """Find the identifiers in a text; of a call those in its arguments, not the names of its parameters."""
-    if kind != "tool_use" or not isinstance(raw, Mapping):
-        return find_identifiers(text)
-    values = (value for value in _iter_strings(raw.get("input"), names=False) if not _PLAIN_NUMBER.fullmatch(value))
-    return set().union(*map(find_identifiers, values))
+def _get_text(block: Block) -> str:
+    """The text of a block that may hold identifiers; of a call its arguments, without those that are numbers alone."""
+    if block.kind != "tool_use" or not isinstance(block.raw, Mapping):
+        return block.text
+    values = _iter_strings(block.raw.get("input"), names=False)
+    return "\n".join(value for value in values if not _PLAIN_NUMBER.fullmatch(value))
 
 
 def _iter_strings(value: JSON, *, names: bool = True) -> Iterator[str]:
@@ -189,14 +194,14 @@ def find_references(session: Session) -> References:
 
     What only a tool's own summary says is derived, so it is no reference.
     """
-    known: dict[int, set[str]] = {}
+    known, answered = dict[int, set[str]](), _IdentifierReader()
     for request in session.requests:
-        known |= _read_answer(session, request)
+        known |= _read_answer(session, request, answered)
     answers = [_find_answer_words(session, request, known) for request in session.requests]
     wanted = {word for has in answers for word in has}
     places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
-    reader = _WantedIdentifiers(wanted)
+    reader = _IdentifierReader(wanted)
     for block in session.blocks:
         here = wanted & known[block.at] if block.at in known else reader.find(block)
         for word in here:
@@ -215,13 +220,13 @@ def _find_held(strings: Sequence[str], blocks: Iterable[Block]) -> dict[int, Num
     """The numbers of the strings that blocks hold, by address."""
     search = StringSearch(strings)
     found = ((block.at, search.find(block.raw)) for block in blocks)
-    return {at: np.fromiter(numbers, np.int32, len(numbers)) for at, numbers in found}
+    return {at: _to_numbers(numbers) for at, numbers in found}
 
 
-def _read_answer(session: Session, request: Request) -> dict[int, set[str]]:
+def _read_answer(session: Session, request: Request, reader: _IdentifierReader) -> dict[int, set[str]]:
     """The identifiers of each block of an answer, by address."""
     blocks = select_model_output(session.blocks[request.cut : request.stop])
-    return {block.at: _find_block_identifiers(block) for block in blocks}
+    return {block.at: reader.find(block) for block in blocks}
 
 
 def _find_answer_words(session: Session, request: Request, known: Mapping[int, set[str]]) -> dict[str, int]:
@@ -245,12 +250,10 @@ def find_losses(trace: Trace, used: References) -> Losses:
         trace: the replay.
         used: the references of its session.
     """
-    hits = _find_hits(trace.session, trace.plans, used)
-    made: dict[int, tuple[int, int]] = {}
-    for number in {hit.by for hit in hits if hit.by >= 0}:
-        request = trace.find_deciding_request(number)
-        made[number] = request, number - trace.outlines[request].first + 1
-    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
+    reader = LossReader(trace.session, used)
+    for plan, come, gone in iter_changes(trace.plans, len(trace.session.blocks)):
+        reader.read(plan, come, gone)
+    return reader.build_losses(trace)
 
 
 def find_losses_of(trace: Trace, requests: range, blocks: Collection[int]) -> list[LostReference]:
@@ -268,7 +271,10 @@ def find_losses_of(trace: Trace, requests: range, blocks: Collection[int]) -> li
     for _, come, _ in iter_changes(plans, len(shown)):
         shown[come] = True
     picked = [session.requests[n] for n in requests]
-    return _find_hits(session, plans, _find_references_to(session, picked, blocks, shown))
+    reader = LossReader(session, _find_references_to(session, picked, blocks, shown))
+    for plan, come, gone in iter_changes(plans, len(shown)):
+        reader.read(plan, come, gone)
+    return reader.hits
 
 
 def _find_references_to(
@@ -280,9 +286,11 @@ def _find_references_to(
     """
     start = min(blocks)
     read = [block for block in session.blocks[: picked[-1].cut] if block.at >= start or shown[block.at]]
-    answers = [_find_answer_words(session, request, _read_answer(session, request)) for request in picked]
-    reader = _WantedIdentifiers({word for has in answers for word in has})
-    places: dict[str, list[int]] = {word: [] for word in reader.wanted}
+    answered = _IdentifierReader()
+    answers = [_find_answer_words(session, request, _read_answer(session, request, answered)) for request in picked]
+    wanted = {word for has in answers for word in has}
+    reader = _IdentifierReader(wanted)
+    places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
     for block in read:
         here = reader.find(block)
@@ -309,7 +317,7 @@ def _find_last(places: Sequence[int], cut: int) -> int:
 
 def _find_in_sources(session: Session, words: set[str], stop: int) -> set[str]:
     """Those of some identifiers that a block before `stop` holds which is no summary."""
-    reader, found = _WantedIdentifiers({*words}), set[str]()
+    reader, found = _IdentifierReader({*words}), set[str]()
     for block in reversed(session.blocks[:stop]):
         if len(found) == len(words):
             break
@@ -318,27 +326,58 @@ def _find_in_sources(session: Session, words: set[str], stop: int) -> set[str]:
     return found
 
 
-def _find_hits(session: Session, plans: Iterable[Plan], used: References) -> list[LostReference]:
-    """The lost references of requests. `used.uses`: of these requests."""
-    numbers = {word: number for number, word in enumerate(used.reused)}
-    if not numbers:
-        return []
-    hits, placeholders = list[LostReference](), _Placeholders(session, used.held, StringSearch(used.reused))
-    carriers = np.zeros(len(numbers), np.int32)  # how many blocks that hold each word the request has verbatim
-    more, less = np.int32(1), np.int32(-1)  # of the same type: else adding is slow
-    for (plan, come, gone), words in zip(iter_changes(plans, len(session.blocks)), used.uses, strict=False):
-        for blocks, change in ((come, more), (gone, less)):
+class LossReader:
+    """Finds the lost references of requests, which it is given in order.
+
+    Attributes:
+        hits: those that were found.
+
+    Args:
+        session: the session.
+        used: the references of the answers to these requests.
+    """
+
+    def __init__(self, session: Session, used: References) -> None:
+        self.hits: list[LostReference] = []
+        self._used, self._pairs = used, iter(zip(used.uses, used.numbers, strict=True))
+        self._carriers = np.zeros(len(used.reused), np.int32)  # how many blocks that hold each word the request has verbatim
+        self._placeholders = _Placeholders(session, used.held, StringSearch(used.reused))
+
+    def read(self, plan: Plan, come: Sequence[int], gone: Sequence[int]) -> None:
+        """Find those of the next request.
+
+        Args:
+            plan: its plan.
+            come: blocks that it has verbatim and the request before it has not.
+            gone: the other way round.
+        """
+        words, numbers = next(self._pairs, ({}, _NO_NUMBERS))
+        if not self._used.reused:
+            return
+        for blocks, change in ((come, _MORE), (gone, _LESS)):
             if blocks:
-                np.add.at(carriers, np.concatenate([used.held[at] for at in blocks]), change)
-        reused = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
-        if not (missing := reused[carriers[reused] == 0].tolist()):
-            continue
-        lost = {*missing}.difference(*placeholders.list_strings(plan.seen))
-        for word in (used.reused[number] for number in missing if number in lost):
-            block = _find_last(used.places[word], plan.request.cut)
+                np.add.at(self._carriers, np.concatenate([self._used.held[at] for at in blocks]), change)
+        missing = numbers[self._carriers[numbers] == 0]
+        if not len(missing):
+            return
+        lost = missing[self._placeholders.count_carriers(plan.seen)[missing] == 0].tolist()
+        for word in map(self._used.reused.__getitem__, lost):
+            block = _find_last(self._used.places[word], plan.request.cut)
             by = plan.after.find_piece(block).by
-            hits.append(LostReference(request=plan.request.n, text=word, answer=words[word], block=block, by=by))
-    return hits
+            self.hits.append(LostReference(request=plan.request.n, text=word, answer=words[word], block=block, by=by))
+
+    def build_losses(self, trace: Trace) -> Losses:
+        """What a whole replay lost.
+
+        Args:
+            trace: the replay whose requests were read.
+        """
+        made: dict[int, tuple[int, int]] = {}
+        for number in {hit.by for hit in self.hits if hit.by >= 0}:
+            request = trace.find_deciding_request(number)
+            made[number] = request, number - trace.outlines[request].first + 1
+        uses = tuple(len(words) for words in self._used.uses[: len(trace.plans)])
+        return Losses(tuple(self.hits), uses, made)
 
 
 def iter_changes(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, list[int], list[int]]]:
@@ -348,40 +387,76 @@ def iter_changes(plans: Iterable[Plan], blocks: int) -> Iterator[tuple[Plan, lis
         plans: plans of requests, in order.
         blocks: how many blocks the session has.
     """
-    before, shown = Envelope(), np.zeros(blocks, dtype=bool)
+    shown = ShownBlocks(blocks)
     for plan in plans:
-        spans = find_changed_spans(before, before := plan.seen)
-        start, stop = min((span.start for span in spans), default=0), max((span.stop for span in spans), default=0)
-        was = shown[start:stop].copy()
+        yield plan, *shown.move(plan.seen)
+
+
+class ShownBlocks:
+    """Which blocks a request has verbatim, and what becomes of them from each request to the next.
+
+    Args:
+        blocks: how many blocks the session has.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._shown, self._envelope = np.zeros(blocks, dtype=bool), Envelope()
+
+    def move(self, envelope: Envelope) -> tuple[list[int], list[int]]:
+        """Go on to the next request; return the blocks that it has verbatim and the one before it has not, and the others.
+
+        Args:
+            envelope: what the model sees of it.
+        """
+        before, self._envelope = self._envelope, envelope
+        spans = find_changed_spans(before, envelope)
+        if not spans:
+            return [], []
+        if len(spans) == 1 and spans[0].start == before.stop and envelope.find_piece(before.stop).stop == envelope.stop:
+            return self._grow(spans[0])
+        start, stop = min(span.start for span in spans), max(span.stop for span in spans)
+        shown, was = self._shown, self._shown[start:stop].copy()
         for span in spans:
-            for piece in before.iter_pieces(span):
+            for piece in envelope.iter_pieces(span):
                 shown[max(piece.start, span.start) : min(piece.stop, span.stop)] = piece.body is None
         changed = np.flatnonzero(shown[start:stop] != was) + start
         come = shown[changed]
-        yield plan, changed[come].tolist(), changed[~come].tolist()
+        return changed[come].tolist(), changed[~come].tolist()
+
+    def _grow(self, span: Span) -> tuple[list[int], list[int]]:
+        """Go on to a request with new blocks alone, in one piece."""
+        if self._envelope.find_piece(span.start).body is not None:
+            return [], []
+        self._shown[span.start : span.stop] = True
+        return [*range(*span)], []
 
 
 @dataclass(slots=True)
 class _Placeholders:
-    """The strings in placeholders. Requests share chunks, so each chunk is read once, and so is a text that many parts have."""
+    """The strings in placeholders. Requests share chunks and pieces: only what a request does not share is read."""
 
     session: Session
     held: Mapping[int, Numbers]
     search: StringSearch
-    chunks: dict[int, tuple[Chunk, frozenset[int]]] = field(default_factory=dict)  # of the last envelope
-    parts: dict[object, tuple[Part, frozenset[int]]] = field(default_factory=dict)  # by text or block, else by id
+    chunks: dict[int, Chunk] = field(default_factory=dict)  # of the last envelope, by id
+    carriers: Numbers = field(init=False)  # in how many of its parts each string stands
+    parts: dict[object, tuple[Part, Numbers]] = field(default_factory=dict)  # by text or block, else by id
 
-    def list_strings(self, envelope: Envelope) -> list[frozenset[int]]:
-        """The strings in the placeholders of an envelope, by chunk."""
-        known = self.chunks
-        self.chunks = {id(chunk): known.get(id(chunk)) or (chunk, self._read_chunk(chunk)) for chunk in envelope.chunks}
-        return [found for _, found in self.chunks.values() if found]
+    def __post_init__(self) -> None:
+        self.carriers = np.zeros(len(self.search.strings), np.int32)
 
-    def _read_chunk(self, chunk: Chunk) -> frozenset[int]:
-        parts = (part for piece in chunk.pieces for part in piece.body or ())
-        return frozenset().union(*map(self._read_part, parts))
+    def count_carriers(self, envelope: Envelope) -> Numbers:
+        """In how many parts of the placeholders of an envelope each string stands."""
+        before, self.chunks = self.chunks, {id(chunk): chunk for chunk in envelope.chunks}
+        gone = _collect_placeholders(before[number] for number in before.keys() - self.chunks.keys())
+        come = _collect_placeholders(self.chunks[number] for number in self.chunks.keys() - before.keys())
+        for pieces, others, change in ((come, gone, _MORE), (gone, come, _LESS)):
+            bodies = (pieces[number].body or () for number in pieces.keys() - others.keys())
+            if found := [self._read_part(part) for body in bodies for part in body]:
+                np.add.at(self.carriers, np.concatenate(found), change)
+        return self.carriers
 
-    def _read_part(self, part: Part) -> frozenset[int]:
+    def _read_part(self, part: Part) -> Numbers:
         """The strings in a part's text. A part that refers to a block has the block's."""
         structured = part.raw is not None and part.ref is None
         key = part.ref if part.ref is not None else (id(part),) if structured else part.text
@@ -389,12 +464,20 @@ class _Placeholders:
             self.parts[key] = part, self._find_strings(part, structured=structured)
         return self.parts[key][1]
 
-    def _find_strings(self, part: Part, *, structured: bool) -> frozenset[int]:
+    def _find_strings(self, part: Part, *, structured: bool) -> Numbers:
         if part.ref is None:
-            return self.search.find(part.raw if structured else part.text)
-        if part.ref in self.held:
-            return frozenset(self.held[part.ref].tolist())
-        return self.search.find(self.session.blocks[part.ref].raw)
+            return _to_numbers(self.search.find(part.raw if structured else part.text))
+        known = self.held.get(part.ref)
+        return _to_numbers(self.search.find(self.session.blocks[part.ref].raw)) if known is None else known
+
+
+def _collect_placeholders(chunks: Iterable[Chunk]) -> dict[int, Piece]:
+    """The placeholders in some chunks, by id."""
+    return {id(piece): piece for chunk in chunks for piece in chunk.pieces if piece.body}
+
+
+def _to_numbers(found: Collection[int]) -> Numbers:
+    return np.fromiter(found, np.int32, len(found))
 
 
 class Departure(NamedTuple):

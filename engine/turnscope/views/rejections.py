@@ -72,8 +72,18 @@ def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejecti
         trace: the replay.
         shared: see `planning.rejections`.
     """
+    return select_rejections(trace, check_trace(trace, shared))
+
+
+def select_rejections(trace: Trace, problems: Sequence[Sequence[Problem]]) -> Rejections:
+    """What the providers of a replay would reject, of all problems of its requests.
+
+    Args:
+        trace: the replay.
+        problems: those of each request, see `planning.rejections`.
+    """
     rules = tuple(find_judge(plan.model, trace.prices) for plan in trace.outlines)
-    found = tuple(select_refused(problems, known) for problems, known in zip(check_trace(trace, shared), rules, strict=True))
+    found = tuple(select_refused(each, known) for each, known in zip(problems, rules, strict=True))
     kinds = Counter(classify_problem(problems[0]) for problems in found if problems)
     return Rejections(found, tuple(kinds.most_common()), rules)
 

@@ -6,9 +6,11 @@ survive are not words that a model recalls.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from operator import attrgetter
 
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Chunk, Envelope
@@ -22,6 +24,7 @@ from turnscope.views.phrases import spell_count
 
 QUOTED = 120  # characters of a rule that a sentence quotes
 _NONE = frozenset[int]()
+_CUT = attrgetter("cut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +90,70 @@ def trace_rules(trace: Trace, index: RuleIndex) -> tuple[RuleFate, ...]:
         trace: the replay.
         index: the rules of its session.
     """
-    many = len(trace.plans)
-    fates = [RuleFate(rule, trace.find_first_request(rule.block)) for rule in index.rules]
+    reader = RuleReader(trace, index)
     if index.rules and any(plan.is_changed or plan.is_server_edited for plan in trace.outlines):
-        _follow(trace, index, fates)
-    return tuple(fate for fate in fates if fate.since < many)
+        for plan, come, gone in iter_changes(trace.plans, len(trace.session.blocks)):
+            reader.read(plan, come, gone)
+            if not reader.left:
+                break
+    return reader.list_fates(trace)
 
 
-def _follow(trace: Trace, index: RuleIndex, fates: list[RuleFate]) -> None:
-    """Set in which request each rule is lost, and in which it is there again."""
-    reader = _PlaceholderReader(trace.session, [RuleWords(rule.text) for rule in index.rules])
-    left, carriers = {*range(len(fates))}, [0] * len(fates)  # how many blocks with its words the request has verbatim
-    for plan, come, gone in iter_changes(trace.plans, len(trace.session.blocks)):
+class RuleReader:
+    """Finds which rules the requests of a replay lack, which it is given in order.
+
+    Attributes:
+        left: numbers of the rules of which more may come to light.
+
+    Args:
+        trace: the replay.
+        index: the rules of its session.
+    """
+
+    def __init__(self, trace: Trace, index: RuleIndex) -> None:
+        self._index = index
+        requests = trace.session.requests  # `trace` may not be planned yet
+        self._fates = [RuleFate(rule, bisect_right(requests, rule.block, key=_CUT)) for rule in index.rules]
+        self._placeholders = _PlaceholderReader(trace.session, [RuleWords(rule.text) for rule in index.rules])
+        self.left = {*range(len(self._fates))}
+        self._carriers = [0] * len(self._fates)  # how many blocks with its words the request has verbatim
+
+    def read(self, plan: Plan, come: Sequence[int], gone: Sequence[int]) -> None:
+        """Note which rules the next request lacks, and which it has again.
+
+        Args:
+            plan: its plan.
+            come: blocks that it has verbatim and the request before it has not.
+            gone: the other way round.
+        """
+        if not self.left:
+            return
+        held, carriers, fates = self._index.held, self._carriers, self._fates
         for blocks, change in ((come, 1), (gone, -1)):
-            for n in (n for at in blocks for n in index.held.get(at, ())):
-                carriers[n] += change
+            for at in blocks:
+                for n in held.get(at, ()):
+                    carriers[n] += change
         request = plan.request.n
-        missing = {n for n in left if fates[n].since <= request and not carriers[n]}
+        missing = {n for n in self.left if not carriers[n] and fates[n].since <= request}
         if missing:
-            missing -= reader.read(plan.seen)
-        for n in [*left]:
+            missing -= self._placeholders.read(plan.seen)
+        for n in [*self.left]:
             if n in missing and fates[n].is_kept:
                 fates[n] = replace(fates[n], lost=request)
             elif n not in missing and not fates[n].is_kept:
                 fates[n] = replace(fates[n], back=request)
-                left.discard(n)
-        if not left:
-            return
+                self.left.discard(n)
+
+    def list_fates(self, trace: Trace) -> tuple[RuleFate, ...]:
+        """What became of each rule; those that no request could hold are left out.
+
+        Args:
+            trace: the replay whose requests were read.
+        """
+        fates, many = self._fates, len(trace.plans)
+        if not any(plan.is_changed or plan.is_server_edited for plan in trace.outlines):
+            fates = [RuleFate(fate.rule, fate.since) for fate in fates]  # every request holds all of them
+        return tuple(fate for fate in fates if fate.since < many)
 
 
 def find_lost_rules(plan: Plan, index: RuleIndex) -> tuple[UserRule, ...]:
