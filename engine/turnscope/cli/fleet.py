@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from turnscope.atomic_file import replace_file
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.indexed import Day
@@ -19,6 +20,7 @@ from turnscope.cli.indexed import Day
 if TYPE_CHECKING:
     from turnscope.fleet.run import RunReport
     from turnscope.fleet.sources import SourceUnit
+    from turnscope.fleet.warehouse import Warehouse
 
 DEFAULT = "read"
 SHOWN_EVERY = 0.2, 30.0  # seconds between two lines of progress: on a terminal, where it is drawn over, and elsewhere
@@ -155,3 +157,74 @@ def forget(dest: str, person: str, hash_key_file: Path | None) -> int:
     _, gone = forget_person(open_fleet(dest), name)
     click.echo(f"Deleted {gone:,} sessions of {person}. Later runs leave this person's sessions out.")
     return ExitCode.DONE
+
+
+@command.command()
+@click.argument("dest", metavar="DEST", help="The folder of the tables, as a path or a URL.")
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    required=True,
+    metavar="BUDGET",
+    help="As team:search=500, person:*=100 or total=9000.",
+)
+@click.option("--since", type=Day(), metavar="DAY", help="The first day that counts, in UTC.")
+@click.option("--until", type=Day(), metavar="DAY", help="The last day that counts.")
+@click.option("--junit", type=options.OUTPUT, metavar="FILE", help="Write the outcome to this file as JUnit XML, too.")
+@options.rows
+def check(
+    dest: str,
+    budgets: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    junit: Path | None,
+    as_json: bool,
+    as_csv: bool,
+) -> int:
+    """Check what was spent against budgets, in USD.
+
+    Exits with 1 where a budget is exceeded.
+    """
+    from turnscope.fleet.budgets import check_budgets, parse_budget
+    from turnscope.fleet.warehouse import Selection
+
+    wanted = [parse_budget(each) for each in budgets]
+    chosen = Selection(since=since.date() if since else None, until=until.date() if until else None)
+    found = check_budgets(_open_warehouse(dest), wanted, chosen)
+    if junit is not None:
+        with replace_file(junit) as part:
+            part.write_text(found.to_junit(), encoding="utf-8")
+    output.write_rows(found, as_json=as_json, as_csv=as_csv)
+    return ExitCode.DONE if all(each.ok for each in found.results) else ExitCode.NEGATIVE
+
+
+@command.command()
+@click.argument("dest", metavar="DEST", help="The folder of the tables, as a path or a URL.")
+@click.option("--week", default="", metavar="WEEK", help="The week, as 2026-W48; default: the last whole one.")
+@click.option("--out", "file", type=options.OUTPUT, metavar="FILE", help="An .html or .md file; default: Markdown is printed.")
+def report(dest: str, week: str, file: Path | None) -> int:
+    """Write the report of a week."""
+    from turnscope.fleet.weekly import parse_week, to_html, write_report
+
+    today = datetime.now(UTC).date()
+    monday = parse_week(week) if week else today - timedelta(days=today.weekday() + 7)
+    text = write_report(_open_warehouse(dest), monday)
+    if file is None:
+        output.write(text)
+        return ExitCode.DONE
+    with replace_file(file) as part:
+        part.write_text(to_html(text) if file.suffix.lower() in (".html", ".htm") else text, encoding="utf-8")
+    return ExitCode.DONE
+
+
+def _open_warehouse(dest: str) -> Warehouse:
+    """The tables, to be asked. TurnscopeError: there are none."""
+    from turnscope.errors import TurnscopeError
+    from turnscope.fleet.dataset import open_fleet
+    from turnscope.fleet.warehouse import Warehouse
+
+    fleet = open_fleet(dest)
+    if not fleet.number:
+        raise TurnscopeError(f"{dest} holds no tables", hint="Run `turnscope fleet SOURCE --out DEST` first.")
+    return Warehouse(fleet)
