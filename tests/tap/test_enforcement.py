@@ -345,6 +345,36 @@ def test_a_request_that_its_provider_calls_too_long_is_sent_once_more_and_smalle
     assert all(len(calls[n + 1].left) < len(calls[n].left) and calls[n + 1].body == calls[n].body for n in failed)
 
 
+def test_a_warning_is_reported_once_and_a_larger_model_is_named_in_the_body(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = '[[rules]]\nrule = "warn_at"\nshare = 0.5\n[[rules]]\nrule = "fall_back_to_larger_window"\n'
+    policy = parse(
+        "larger",
+        f'[budget]\nformula = "fixed"\ntokens = 4000\n{rules}[rules.models]\n"claude-haiku-4-5" = "claude-sonnet-4-6"\n',
+    )
+    with enforced(tmp_path, make_rules(policy, 0)) as (tap, upstream):
+        agent = Agent("anthropic-messages", tap.address)
+        agent.play(12)
+    models = [body["model"] for body in upstream.bodies]
+    assert (models[0], models[-1]) == ("claude-haiku-4-5", "claude-sonnet-4-6")
+    assert [strip_marks(body["messages"]) for body in upstream.bodies] == [strip_marks(one) for one in agent.believed]
+    assert capsys.readouterr().err.count("the policy warns") == 1
+    session = turnscope.load(tmp_path / "log.jsonl")
+    assert {"warn_at", "fall_back_to_larger_window"} <= {o.edit.because.partition(" ")[0] for o in session.observed}
+
+
+def test_where_the_window_leaves_too_little_the_answer_and_its_thinking_are_limited(tmp_path: Path) -> None:
+    with enforced(tmp_path, make_rules("extracts", 6_000)) as (tap, upstream):
+        agent = Agent("anthropic-messages", tap.address)
+        thinking = {"type": "enabled", "budget_tokens": 9_000}
+        agent.claude.messages.create(model=MODELS[agent.api], max_tokens=9_999, messages=agent.history, thinking=thinking)
+    (body,) = upstream.bodies
+    assert 5_000 < body["max_tokens"] < 6_000
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": body["max_tokens"] // 2}
+    assert body["messages"] == agent.history
+
+
 @pytest.mark.parametrize("name", ["session", "day"])
 def test_a_budget_that_is_used_up_refuses_what_follows(tmp_path: Path, name: str) -> None:
     rules = Rules(budgets=Budgets(**{name: Decimal("0.0005")}))

@@ -380,6 +380,9 @@ def _list_reasons(ruling: Mapping[str, Any]) -> Iterator[Reason]:
         yield Reason(
             made["action"], f"{as_text(made.get('rule'))} of the policy {name!r}, at the tap: {as_text(made.get('because'))}"
         )
+    for made in as_rows(ruling.get("decisions")):
+        if made.get("action") in ("warn", "fallback"):
+            yield Reason("", f"{as_text(made.get('rule'))} of the policy {name!r}, at the tap: {as_text(made.get('because'))}")
     sizes = [ruling.get(key) for key in ("uncut", "expected")]
     if ruling.get("dry_run") and action == "edited":
         size = f" ({sizes[0]:,} to {sizes[1]:,} tokens)" if all(isinstance(one, int) for one in sizes) else ""

@@ -192,12 +192,17 @@ class Enforcer:
             ruling.sent.whole = True
         self.say_once(why)
 
-    def say_once(self, why: str) -> None:
-        """Report why a request passes unchanged, unless that was said."""
+    def say_once(self, why: str, what: str = "a request passes unchanged") -> None:
+        """Report why a request passes unchanged, or a warning of the policy, unless that was reported.
+
+        Args:
+            why: The reason.
+            what: What happens.
+        """
         kind = re.sub(r"\d+", "", why)
         if kind not in self._reported:
             self._reported.add(kind)
-            self._report(f"a request passes unchanged: {why} (such are reported once)")
+            self._report(f"{what}: {why} (such are reported once)")
 
     def _rule(self, ruling: Ruling, request: Outgoing, ask: Ask | None, is_given_up: Callable[[], bool]) -> None:
         data, trouble = decode_all(request.body, request.headers.get("content-encoding", ""))
@@ -235,6 +240,9 @@ class Enforcer:
         ruling.facts |= _describe_plan(sent.plan, conversation)
         ruling.facts |= {"held_to": self.rules.window} if self.rules.window else {}
         sent.whole = ruling.dry_run
+        for decision in sent.plan.decisions:
+            if decision.action == "warn":
+                self.say_once(decision.edit.because, "the policy warns")
         if refused:
             self._refuse(ruling, refused)
             return

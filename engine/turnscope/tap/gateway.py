@@ -199,6 +199,10 @@ class Gateway:
             await _answer(send, 502, why)
             return
         self._begin(passing)
+        await self._pass_answer(passing, response, send)
+
+    async def _pass_answer(self, passing: _Passing, response: httpx2.Response, send: Send) -> None:
+        """Pass an answer on as it comes."""
         self.recorder.answer(passing.number, response.status_code, response.headers.raw)
         try:
             head = {"type": "http.response.start", "status": response.status_code}

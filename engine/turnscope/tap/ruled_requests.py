@@ -90,8 +90,12 @@ class RuledRequests:
         except asyncio.CancelledError:  # its client has gone
             job.given_up.set()
             raise
-        ruling = future.result() if future.done() else self._give_up(passing, job)
-        self.record(passing.number, ruling)
+        try:
+            ruling = future.result() if future.done() else self._give_up(passing, job)
+            self.record(passing.number, ruling)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the request passes
+            ruling = Ruling(why=f"an error of Turnscope's own: {type(error).__name__}: {error}", api=passing.api)
+            self.enforcer.say_once(ruling.why)
         return ruling
 
     def record(self, number: int, ruling: Ruling) -> None:
