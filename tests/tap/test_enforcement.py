@@ -367,7 +367,7 @@ def test_a_warning_is_reported_once_and_a_larger_model_is_named_in_the_body(
 def test_where_the_window_leaves_too_little_the_answer_and_its_thinking_are_limited(tmp_path: Path) -> None:
     with enforced(tmp_path, make_rules("extracts", 6_000)) as (tap, upstream):
         agent = Agent("anthropic-messages", tap.address)
-        thinking = {"type": "enabled", "budget_tokens": 9_000}
+        thinking: Any = {"type": "enabled", "budget_tokens": 9_000}
         agent.claude.messages.create(model=MODELS[agent.api], max_tokens=9_999, messages=agent.history, thinking=thinking)
     (body,) = upstream.bodies
     assert 5_000 < body["max_tokens"] < 6_000
