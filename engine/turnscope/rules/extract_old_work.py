@@ -27,7 +27,7 @@ SHORTEST = 300.0  # seconds that every provider's cache lives after its last use
 LEAST = 3_000  # tokens; less older work is not worth a cut
 COLD = 3  # where the cache is cold, so that all is written again, a third of the newest messages stays
 MOST = 3  # neither the newest messages nor the extract take more than a third of the limit
-OWN = 2  # mentions that what the assistant wrote counts as, and what the earlier extract has
+OWN = 2  # mentions that what the assistant wrote counts as, a summary by the tool, and what the earlier extract has
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,8 @@ def _choose_lines(envelope: Envelope, ctx: Ctx, span: Span, done: int, prompts: 
             found.add(read_extract(piece.body[0].text), total[done], weight=OWN)
     known.update(*(find_names(session.blocks[at].text) for at in prompts if at < done))
     for block in session.blocks[done : ctx.request.cut]:
-        weight = OWN if block.role == "assistant" else 1
+        is_own = block.role == "assistant" or session.messages[block.message].origin == "summary"
+        weight = OWN if is_own else 1
         if block.at >= span.stop or block.at in stay:
             names = set().union(*(line.names for line in read_block(block, session)))
             found.count(names, total[block.at], weight=weight)
