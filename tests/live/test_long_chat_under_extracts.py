@@ -1,4 +1,4 @@
-"""A chat of 300 turns under `extracts`, condensed by hand, killed and taken up again: all of it can be sent, and each loss is told."""
+"""300 turns of a chat under `extracts`, condensed by hand, killed and taken up again: all is sent, and each loss is told."""
 
 from __future__ import annotations
 

@@ -127,9 +127,7 @@ def advise(
     if too_few := _explain_too_few(axes, search, left_out):
         return msgspec.structs.replace(empty, too_few=too_few)
     done = _try_settings(search, empty, grid, progress or _ignore_progress)
-    made = _build_advice(empty, search, split[1], not done)
-    others = () if made.stopped or made.chosen is None else tuple(_measure_others(search, split[1], folder))
-    return msgspec.structs.replace(made, others=others)
+    return _add_others(_build_advice(empty, search, split[1], not done), search, split[1], folder)
 
 
 def _begin_advice(
@@ -350,6 +348,13 @@ def _build_advice(made: Advice, search: _Search, holdout: Sequence[Case], stoppe
         too_few=too_few,
         stopped=stopped,
     )
+
+
+def _add_others(made: Advice, search: _Search, holdout: Sequence[Case], folder: Path | None) -> Advice:
+    """Add the figures of other policies, where something is advised."""
+    if made.stopped or made.chosen is None:
+        return made
+    return msgspec.structs.replace(made, others=tuple(_measure_others(search, holdout, folder)))
 
 
 def _measure_others(search: _Search, holdout: Sequence[Case], folder: Path | None) -> Iterator[OtherPolicy]:
