@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from math import fsum
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -133,9 +134,12 @@ class Candidates:
 
 
 def _weigh(line: Line, known: set[str], weights: Mapping[str, float]) -> float:
-    """What a line is worth. The root of its length: a line with two names is worth more than two lines with one each."""
+    """What a line is worth. The root of its length: a line with two names is worth more than two lines with one each.
+
+    The sum is exact: a set has another order in each process, and the order of a rounded sum decides between equal lines.
+    """
     new = line.names - known
-    return sum(map(weights.__getitem__, new)) / (FRAME + len(line.text)) ** 0.5 if new else 0.0
+    return fsum(map(weights.__getitem__, new)) / (FRAME + len(line.text)) ** 0.5 if new else 0.0
 
 
 def find_names(text: str) -> set[str]:
