@@ -55,7 +55,8 @@ def draw_totals(whole: Cost) -> None:
         f'<div class="ts-card"><h3>{name}</h3><div class="value">{escape(value)}</div><p>{escape(more)}</p></div>'
         for name, value, more in cards
     )
-    st.html(f'<div class="ts-cards fleet-totals">{body}</div>')
+    head = '<h2 class="ts-section">Totals <small class="ts-small ts-faint">of what is chosen, each request once</small></h2>'
+    st.html(f'{head}<div class="ts-cards fleet-totals">{body}</div>')
 
 
 def _share_cached(cost: Cost) -> float:

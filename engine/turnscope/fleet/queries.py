@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import date
 from decimal import Decimal
+from itertools import accumulate
 from math import nan
 from typing import Any, Literal, get_args
 
@@ -93,7 +94,7 @@ _KINDS = f"""
 FROM (FROM chosen_replayed{_ROWS} SELECT policy, usd, record_usd, unnest(string_split(kinds, ',')) AS kind)
 SELECT policy, trim(kind) AS kind, sum(usd) / sum(record_usd) AS cost GROUP BY ALL
 """
-_PAIRS = f"FROM chosen_replayed{_ROWS} SELECT policy, usd, record_usd ORDER BY policy, session"
+_PAIRS = f"FROM chosen_replayed{_ROWS} SELECT usd, record_usd"  # they lie by policy and session: see `warehouse`
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +266,10 @@ def list_policies(warehouse: Warehouse, chosen: Selection) -> tuple[PolicyCost, 
     kinds = {(row["policy"], row["kind"]): row["cost"] for row in warehouse.ask(_KINDS, chosen)}
     pairs = warehouse.ask_arrow(_PAIRS, chosen)
     usd = np.column_stack([pairs["usd"].to_numpy(), pairs["record_usd"].to_numpy()])
-    names = pairs["policy"].to_numpy()
-    return tuple(_make_policy(row, kinds, usd[names == row["policy"]]) for row in rows)
+    by_name = sorted(rows, key=lambda row: row["policy"].encode())
+    ends = accumulate(row["sessions"] for row in by_name)
+    parts = {row["policy"]: usd[end - row["sessions"] : end] for row, end in zip(by_name, ends, strict=True)}
+    return tuple(_make_policy(row, kinds, parts[row["policy"]]) for row in rows)
 
 
 def _make_policy(row: dict[str, Any], kinds: dict[tuple[str, str], float], usd: Pairs) -> PolicyCost:

@@ -54,7 +54,7 @@ SELECT * EXCLUDE (content, made_by, source_id, model),
 """
 _REPLAYED = """
 CREATE TABLE replayed AS FROM losses l JOIN opened s ON s.session = l.session
-SELECT l.*, s.team, s.project, s.person, s.tool, s.model
+SELECT l.*, s.team, s.project, s.person, s.tool, s.model ORDER BY l.policy, l.session
 """
 _CALLED = """
 CREATE TABLE called AS FROM tools t JOIN opened s ON s.session = t.session
