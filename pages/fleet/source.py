@@ -11,7 +11,8 @@ from turnscope.fleet.warehouse import Warehouse
 from pages.parts import widgets
 from pages.parts.formats import escape
 
-URL, SECONDS = "fleet.url", 10  # for how long it is good enough to know which commit is the newest
+URL, TYPED = "fleet.url", "fleet.typed"
+SECONDS = 10  # for how long it is good enough to know which commit is the newest
 COMMAND = "turnscope fleet ~/.claude/projects --out ~/fleet"
 
 
@@ -61,10 +62,17 @@ def _draw_field(shown: str, *, expanded: bool) -> None:
             "Folder or URL of other tables",
             key=URL,
             placeholder="~/fleet or s3://bucket/fleet",
+            on_change=_take_typed,
             help="The folder that `turnscope fleet` wrote to with `--out`.",
         )
-        if typed := (st.session_state.get(URL) or "").strip().strip("\"'"):
+        if typed := st.session_state.pop(TYPED, ""):
             _show(typed)
+
+
+def _take_typed() -> None:
+    """Take what was typed once: a field that keeps it would lead back to those tables later."""
+    st.session_state[TYPED] = (st.session_state[URL] or "").strip().strip("\"'")
+    st.session_state[URL] = ""
 
 
 def _show(url: str) -> None:
@@ -78,7 +86,6 @@ def _show(url: str) -> None:
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         return
-    st.session_state.pop(URL, None)
     st.rerun()
 
 
