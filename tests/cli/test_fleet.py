@@ -10,12 +10,13 @@ from turnscope.cli import main
 from turnscope.errors import TurnscopeError
 from turnscope.fleet import storage
 from turnscope.fleet.dataset import open_fleet
+from turnscope.fleet.known_fleets import list_fleets
 
 from tests.fleet.made import write_log
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Path:
+def logs(tmp_path: Path, data_folder: Path) -> Path:
     write_log(tmp_path / "logs" / "search" / "a.jsonl", 2, cwd="/home/lynn/shop")
     write_log(tmp_path / "logs" / "pay" / "b.jsonl", 3, cwd="/home/tom/shop")
     return tmp_path / "logs"
@@ -32,6 +33,7 @@ def test_sources_become_tables_and_the_end_says_what_it_cost(
     assert main(["fleet", str(logs / "search"), str(logs / "pay"), "--out", out, "--workers", "0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["found"] == 2
     assert open_fleet(out).count_rows("sessions") == 2
+    assert list(list_fleets().values()) == [out]  # which the app's page then offers
 
 
 def test_a_source_that_cannot_be_read_ends_with_1(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

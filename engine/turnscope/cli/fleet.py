@@ -16,6 +16,7 @@ from turnscope.atomic_file import replace_file
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.indexed import Day
+from turnscope.errors import TurnscopeError
 
 if TYPE_CHECKING:
     from turnscope.fleet.run import RunReport
@@ -80,12 +81,13 @@ def read(
 ) -> int:
     """Read what is new of some sources into tables.
 
-    Exits with 1 where a source could not be read. Tables are Parquet; see the page Fleet of the documentation.
+    Exits with 1 where a source could not be read. Tables are Parquet; the app's page Fleet shows them.
     """
     from msgspec.structs import replace
 
     from turnscope.fleet.cluster import Cluster, SerialCluster
     from turnscope.fleet.dataset import open_fleet
+    from turnscope.fleet.known_fleets import remember_fleet
     from turnscope.fleet.privacy import read_key
     from turnscope.fleet.run import FleetRun, build_options
 
@@ -102,6 +104,8 @@ def read(
     finally:
         if sys.stderr.isatty():
             click.echo("\r\033[K", err=True, nl=False)
+    with suppress(TurnscopeError):  # a convenience, for which no run fails
+        remember_fleet(run.fleet)
     output.write(report.to_json() if as_json else f"{report!r}\n")
     return ExitCode.NEGATIVE if report.failed else ExitCode.DONE
 
@@ -220,7 +224,6 @@ def report(dest: str, week: str, file: Path | None) -> int:
 
 def _open_warehouse(dest: str) -> Warehouse:
     """The tables, to be asked. TurnscopeError: there are none."""
-    from turnscope.errors import TurnscopeError
     from turnscope.fleet.dataset import open_fleet
     from turnscope.fleet.warehouse import Warehouse
 

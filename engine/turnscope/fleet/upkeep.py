@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnscope.fleet.dataset import Fleet, PartFile
 from turnscope.fleet.storage import import_package
+from turnscope.fleet.warehouse import open_database
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,19 +35,11 @@ where not counted and (id is null or id not in (select id from several))
 """
 
 
-def connect(fleet: Fleet) -> Any:
-    """A connection of DuckDB that reads the files of the tables, wherever they lie. TurnscopeError: it is not installed."""
-    db = import_package("duckdb").connect()
-    if not fleet.storage.is_local:
-        db.register_filesystem(fleet.storage.fs)
-    return db
-
-
 def create_views(db: Any, fleet: Fleet, names: tuple[str, ...]) -> None:
     """Give the tables their names in a connection. One without a file is empty.
 
     Args:
-        db: a connection of `connect`.
+        db: a connection of `open_database`.
         fleet: the tables.
         names: those that are wanted.
     """
@@ -84,7 +77,7 @@ def tidy(fleet: Fleet) -> Fleet:
 def _find_wrong(fleet: Fleet) -> Iterator[tuple[PartFile, set[tuple[str, str, int]]]]:
     """The files in which a request counts that must not, or the other way round, with those requests."""
     paths = dict(zip(fleet.list_files("requests"), (f for f in fleet.files.values() if f.table == "requests"), strict=True))
-    db = connect(fleet)
+    db = open_database(fleet)
     try:
         create_views(db, fleet, ("requests",))
         found: dict[str, set[tuple[str, str, int]]] = defaultdict(set)

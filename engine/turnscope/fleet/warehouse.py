@@ -150,6 +150,24 @@ class Warehouse:
             cursor.close()
 
 
+def open_database(fleet: Fleet, **config: object) -> Any:
+    """Open a DuckDB in memory that can read the files of a fleet, wherever they lie.
+
+    Args:
+        fleet: the tables.
+        **config: settings of DuckDB.
+
+    Raises:
+        TurnscopeError: DuckDB is not installed.
+    """
+    # No variable of Python, and no extension from the network, is ever found by a name in a query.
+    safe = {"python_enable_replacements": False, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    connection = import_package("duckdb").connect(config={**safe, **config})
+    if not fleet.storage.is_local:
+        connection.register_filesystem(fleet.storage.fs)
+    return connection
+
+
 def connect(fleet: Fleet, **config: object) -> Any:
     """Connect to a DuckDB in memory that has a view of each table of a fleet.
 
@@ -160,12 +178,7 @@ def connect(fleet: Fleet, **config: object) -> Any:
     Raises:
         TurnscopeError: DuckDB is not installed, or a table cannot be read.
     """
-    duckdb = import_package("duckdb")
-    # No variable of Python, and no extension from the network, is ever found by a name in a query.
-    safe = {"python_enable_replacements": False, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    connection = duckdb.connect(config={**safe, **config})
-    if not fleet.storage.is_local:
-        connection.register_filesystem(fleet.storage.fs)
+    connection = open_database(fleet, **config)
     with report_errors(fleet.storage.make_url(fleet.storage.root), "read"), report_damage(fleet):
         for name in TABLES:
             files = list(fleet.list_files(name))
