@@ -13,6 +13,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from conftest import ROOT
 from turnscope.cli import main
+from turnscope.library.check_report import to_markdown
+from turnscope.library.checking import CheckResult, CheckResults
 
 SCRIPT = ROOT / ".github" / "actions" / "check" / "check.sh"
 GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
@@ -84,12 +86,12 @@ def test_the_script_of_the_action_compares_two_commits(repository: tuple[Path, s
     assert cells[2].endswith("(+$0.0700)")
     assert cells[3] == "50.0% (+50.0 points)"
     assert cells[4] == "64,000 (+44,000)"
-    assert cells[5].startswith("**failed**: request 1 fills 50.0% of its window")
+    assert cells[5].startswith("**failed**: `request 1 fills 50.0% of its window")
     assert any(line.startswith("| `runs/new.jsonl#1` |") and line.endswith("| new |") for line in lines)
     assert "No longer there: `runs/gone.jsonl#1`." in lines
     table = lines[lines.index("| --- | ---: | ---: | ---: |") + 1 :]
     tools = {line.split("|")[1].strip(): line.split("|")[2:5] for line in table}
-    assert {*tools} == {"`look`", "`write  @all `", "all"}
+    assert {*tools} == {"`look`", "`write @all`", "all"}
     before, now, change = (int(cell.replace(",", "")) for cell in tools["all"])
     assert change == now - before > 80
     report = ET.parse(folder / "turnscope-junit.xml").getroot()
@@ -106,6 +108,27 @@ def test_without_a_base_nothing_is_compared(repository: tuple[Path, str]) -> Non
     assert "All 2 runs keep to it" in comment
     assert "points" not in comment
     assert "No longer there" not in comment
+
+
+def test_texts_of_files_are_code_in_a_comment_and_one_line_in_a_log() -> None:
+    hostile = "a`b|<img src=x> [c](http://x)\n::error::@all \x1b[31m\u202e"
+    broken = CheckResult(hostile, error=hostile, violations=(hostile, "\n"))
+    comment = to_markdown({hostile: broken}, {f"{hostile}2": CheckResult(hostile)}, hostile)
+    for line in comment.splitlines()[1:]:
+        outside = "".join(line.split("`")[::2])
+        assert line.count("`") % 2 == 0
+        assert not set("<[@\x1b\u202e") & set(outside)
+    shown = repr(CheckResults((broken,)))
+    assert not any(line.startswith("::") for line in shown.splitlines())
+    assert all(letter.isprintable() or letter == "\n" for letter in shown)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the action runs on Linux and macOS")
+def test_a_base_is_never_an_option_of_git(repository: tuple[Path, str]) -> None:
+    folder, _ = repository
+    made = folder.parent / "made"
+    assert run_script(folder, CHECK_BASE=f"--upload-pack=touch {made};").returncode != 0
+    assert not made.exists()
 
 
 def test_base_is_for_a_comment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

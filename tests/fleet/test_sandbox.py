@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from turnscope.errors import TurnscopeError
-from turnscope.fleet.dataset import Fleet
+from turnscope.fleet.dataset import Fleet, open_fleet
 from turnscope.fleet.sandbox import MOST_CHARACTERS, MOST_SHOWN, Sandbox
 
 from tests.fleet.conftest import make_fleet
@@ -130,6 +130,14 @@ def test_tables_in_object_storage_are_read_and_no_other_object_is() -> None:
     for text in ("SELECT * FROM read_text('memory://secret.txt')", "SELECT * FROM read_text('memory:///secret.txt')"):
         with pytest.raises(TurnscopeError, match=r"(?i)cannot access"):
             sandbox.run(text)
+
+
+@pytest.mark.parametrize("verb", ["INSERT INTO sources BY NAME SELECT 'x' AS source_id", "DELETE FROM sources"])
+def test_a_table_without_a_file_is_not_written_to(tmp_path: Path, verb: str) -> None:
+    sandbox = Sandbox(open_fleet(str(tmp_path / "empty")))
+    with pytest.raises(TurnscopeError, match="read-only"):
+        sandbox.run(f"WITH x AS ({verb} RETURNING *) SELECT * FROM x")
+    assert sandbox.run("SELECT count(*) FROM sources").rows == ((0,),)
 
 
 def test_the_tables_are_found_under_a_name_with_quotes(tmp_path: Path) -> None:

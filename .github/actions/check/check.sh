@@ -17,8 +17,9 @@ base=()
 if [[ -n ${CHECK_BASE:-} ]]; then
   work=$(mktemp -d)
   trap 'git worktree remove --force "$work/base" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
-  git rev-parse --quiet --verify "$CHECK_BASE^{commit}" >/dev/null || git fetch --quiet --depth 1 origin "$CHECK_BASE"
-  commit=$(git rev-parse --quiet --verify "$CHECK_BASE^{commit}" || git rev-parse FETCH_HEAD)
+  find_commit() { git rev-parse --quiet --verify --end-of-options "$CHECK_BASE^{commit}"; }
+  find_commit >/dev/null || git fetch --quiet --depth 1 -- origin "$CHECK_BASE"
+  commit=$(find_commit || git rev-parse FETCH_HEAD)
   git worktree add --quiet --detach "$work/base" "$commit"
   base=(--base "$work/base/$(git rev-parse --show-prefix)")
 fi

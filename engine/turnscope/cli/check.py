@@ -16,6 +16,7 @@ from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.sessions import format_path, name_errors, name_path, open_path
 from turnscope.library import checking
 from turnscope.library.check_report import to_markdown
+from turnscope.views.text_tables import clean_line
 
 
 @click.command()
@@ -78,7 +79,7 @@ def command(
     if as_json or as_csv or not output.is_terminal():  # a table says it itself
         for each in found.results:
             for wrong in filter(None, (each.error, *each.violations)):
-                output.note(name_path(wrong, each.path))
+                output.note(clean_line(name_path(wrong, each.path)))
     if required == checking.Limits():
         output.note("No limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
     if any(each.error for each in found.results):

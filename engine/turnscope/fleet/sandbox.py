@@ -82,6 +82,7 @@ class Sandbox:
         timer.daemon = True
         timer.start()
         try:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold an INSERT into a table without a file
             columns, rows, whole = self._fetch(cursor.execute(statement), most)
         except self._duckdb.InterruptException as error:
             raise TurnscopeError(f"the query took over {seconds:g} s and was stopped", hint="Ask for fewer days.") from error
@@ -89,7 +90,7 @@ class Sandbox:
             raise _explain(error) from error
         finally:
             timer.cancel()
-            cursor.close()
+            cursor.close()  # which ends its transaction
         return Result(columns, rows, whole, time.monotonic() - began)
 
     def _parse(self, text: str) -> Any:

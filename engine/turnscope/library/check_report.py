@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from turnscope.library.checking import CheckResult
 from turnscope.views.phrases import format_usd
+from turnscope.views.text_tables import clean_line
 
 MARK = "<!-- turnscope check -->"
 """The comment begins with this line, so that whoever posts it finds the one of before."""
 
 MAX_ROWS = 50  # runs, and tools, in a table
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f`|]")
+_UNSAFE = str.maketrans("`|", "  ")
 
 
 def to_markdown(after: Mapping[str, CheckResult], before: Mapping[str, CheckResult], policy: str) -> str:
-    """Write results as Markdown. Names of runs and tools come from files: they stand in code, where nothing is a link.
+    """Write results as Markdown. Names, and what is wrong, come from files: they stand in code, where nothing is a link.
 
     Args:
         after: the results by name.
@@ -37,7 +37,7 @@ def _list_runs(after: Mapping[str, CheckResult], before: Mapping[str, CheckResul
     yield "| --- | ---: | ---: | ---: | ---: | --- |"
     for name, each in [*after.items()][:MAX_ROWS]:
         old = before.get(name)
-        wrong = "; ".join(map(_clean, filter(None, (each.error, *each.violations))))
+        wrong = "; ".join(f"`{_clean(what)}`" for what in (each.error, *each.violations) if what)
         fresh = bool(before) and old is None
         verdict = f"**failed**: {wrong}" if wrong else "new" if fresh else "ok"
         yield f"| `{_clean(name)}` | {' | '.join(_describe(each, old if old and old.row else None))} | {verdict} |"
@@ -102,5 +102,5 @@ def _list_tools(now: Mapping[str, int], old: Mapping[str, int]) -> list[str]:
 
 def _clean(text: str) -> str:
     """A text for a cell: on one line, without what ends a cell or a span of code."""
-    flat = _UNSAFE.sub(" ", text.encode("utf-8", "replace").decode())
+    flat = clean_line(text.encode("utf-8", "replace").decode().translate(_UNSAFE)) or "?"  # code that is empty is no code
     return flat if len(flat) <= 200 else f"{flat[:199]}…"

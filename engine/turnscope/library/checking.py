@@ -28,7 +28,7 @@ from turnscope.views.detail import build_detail
 from turnscope.views.exactness import Exactness, sum_exactness
 from turnscope.views.overview import build_overview
 from turnscope.views.request_contents import build_contents, list_contents
-from turnscope.views.text_tables import format_csv
+from turnscope.views.text_tables import clean_line, format_csv
 
 COLUMNS = (
     *("path", "outcome", "requests", "peak_fill", "peak_request", "window", "window_evidence", "usd", "broken", "error"),
@@ -107,8 +107,8 @@ class CheckResults:
 
 
 def _describe(outcome: CheckResult) -> Iterable[str]:
-    yield f"{'ok' if outcome.ok else 'FAILED'} {outcome.path}{f': {outcome.summary}' if outcome.summary else ''}"
-    yield from (f"    {what}" for what in (outcome.error, *outcome.violations) if what)
+    yield f"{'ok' if outcome.ok else 'FAILED'} {clean_line(outcome.path)}{f': {outcome.summary}' if outcome.summary else ''}"
+    yield from (f"    {clean_line(what)}" for what in (outcome.error, *outcome.violations) if what)
 
 
 def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
