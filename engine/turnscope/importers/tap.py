@@ -401,6 +401,8 @@ def _list_reasons(ruling: Mapping[str, Any]) -> Iterator[Reason]:
 def _complete(made: Call, call: TapCall, why: str) -> None:
     """Fill in what the wire shows of every API: times, and why there is no answer, or no whole one."""
     made.about |= {"sent_at": call.sent_at, "answered_at": call.ended_at}
+    if made.answer is not None and not made.about.get("id"):  # by it, a request that stands in two sessions counts once
+        made.about["id"] = f"{NAME}:{call.sent_at}:{call.number}"
     failure = describe_failure(Exchange({}, call.response, call.line, status=call.status))
     if made.answer is None:
         made.error = failure or why or made.error or "the answer holds nothing"
@@ -416,6 +418,7 @@ IMPORTER = Importer(
     list_entries,
     find_places,
     suffixes=(".jsonl",),
+    version=2,
     wants="`turnscope_tap` in its first line",
     right="every request as it was sent; answers as far as they came; sessions joined, subagents and side requests apart",
 )

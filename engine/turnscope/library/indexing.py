@@ -23,6 +23,7 @@ import numpy as np
 
 from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.library import session_summary
+from turnscope.library.joining import join_session, join_thread
 from turnscope.library.loading import pause_gc
 from turnscope.library.opening import count_session, replay
 from turnscope.library.store import stamp_source
@@ -177,7 +178,8 @@ def iter_sessions(source: Source) -> Iterator[FoundSession]:
     if importer is None:
         for id in [entry.id for entry in contents.list_entries(source)]:
             with suppress(BrokenFile):  # an entry without messages is no session; the others are read all the same
-                session, place = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
+                thread, place = contents.read_entry(source, id), contents.locate_entry(source, id)[1]
+                session = join_thread(thread, source, id).session
                 yield FoundSession(session, id, place.title, source)
         return
     importer = guard_own(importer)
@@ -186,6 +188,7 @@ def iter_sessions(source: Source) -> Iterator[FoundSession]:
         session = importer.read(source, entry).session
         if session.blocks:
             empty = False
+            session = join_session(session, source)
             yield FoundSession(session, entry.id if len(listed) > 1 else "", importer.title, source)
     if empty:
         contents.read_entry(source)  # raises what is wrong with it

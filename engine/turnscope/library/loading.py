@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from turnscope.counting.tokens import count_while_reading
+from turnscope.library.joining import join_thread
 from turnscope.reading import contents, registry
 from turnscope.reading.containers import open_source
 from turnscope.reading.importer import Place
@@ -47,7 +48,8 @@ def load_all(path: Path | str) -> Sessions:
     >>> [session.title for session in turnscope.load_all("sample_sessions/cache-goes-cold.jsonl")]
     ['High water an hour late since Sunday']
     """
-    return Sessions(contents.read_path(path))
+    source = open_source(Path(path))
+    return Sessions(contents.read_source(source, lambda thread, entry: join_thread(thread, source, entry)))
 
 
 def load(path: Path | str, entry: Entry | str = "") -> Session:
@@ -94,21 +96,24 @@ def get_session(source: Session | Thread | Path | str) -> Session:
     raise make_wrong_type_error(source)
 
 
-def read_thread(source: Source, entry: str = "") -> Thread:
-    """Read a conversation of a source.
+def read_thread(source: Source, entry: str = "", *, alone: bool = False) -> Thread:
+    """Read a conversation of a source, joined with what a tap recorded of it.
 
     Args:
         source: the source.
         entry: id of its entry; "" = the main one.
+        alone: leave out what a tap recorded.
 
     Raises:
         TurnscopeError: it cannot be read.
     """
     if source.kind != "file" or source.size <= LONG_FILE:
         with pause_gc():
-            return contents.read_entry(source, entry)
+            found = contents.read_entry(source, entry)
+            return found if alone else join_thread(found, source, entry)
     with pause_gc(), count_while_reading() as source.on_text:  # its texts are counted next
-        return contents.read_entry(source, entry)
+        found = contents.read_entry(source, entry)
+        return found if alone else join_thread(found, source, entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:

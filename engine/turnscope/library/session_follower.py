@@ -9,8 +9,10 @@ from pathlib import Path
 from threading import Lock
 
 from turnscope.counting.ledger import Ledger
+from turnscope.library.joining import join_session
 from turnscope.library.opening import count_session, replay
 from turnscope.library.store import OpenedSession
+from turnscope.reading.containers import open_source
 from turnscope.reading.followers import follow
 from turnscope.session.model import Session
 from turnscope.views.overview import build_overview
@@ -30,7 +32,7 @@ class SessionFollower:
     def read_session(self) -> Session:
         """Read the session as it is now; the same value where nothing was added. Any thread may call it."""
         with self._lock:
-            found = self._follower.thread().session
+            found = join_session(self._follower.thread().session, open_source(self.path))
             if self._session is None or found != self._session:
                 self._ledger = self._count(found)
                 self._session = found

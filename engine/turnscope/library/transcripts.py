@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from turnscope.errors import TurnscopeError
-from turnscope.library.loading import entries, find_places, load
+from turnscope.library.loading import entries, find_places, read_thread
 from turnscope.library.opening import overview
+from turnscope.reading.containers import open_source
 from turnscope.session.model import Session
 from turnscope.views.wire_report import WireReport, report_wire
 
@@ -43,7 +44,8 @@ def open_transcript(path: Path, id: str) -> tuple[Session, ...]:
         listed = [*entries(path)]
         named = [entry for entry in listed if entry.id == id]
         others = listed if id in path.stem or path.suffix not in DATABASES else []
-        found = [load(path, entry) for entry in named or others]
+        source = open_source(path)
+        found = [read_thread(source, entry.id, alone=True).session for entry in named or others]
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ file that is a list of sessions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -194,16 +194,25 @@ def read_path(path: Path | str) -> tuple[Session, ...]:
     return read_source(open_source(Path(path)))
 
 
-def read_source(source: Source) -> tuple[Session, ...]:
-    """Read every session of a source. Sessions without a message are left out where there are others."""
+def _leave(thread: Thread, _entry: str) -> Thread:
+    return thread
+
+
+def read_source(source: Source, complete: Callable[[Thread, str], Thread] = _leave) -> tuple[Session, ...]:
+    """Read every session of a source. Sessions without a message are left out where there are others.
+
+    Args:
+        source: The source.
+        complete: Adds to a conversation what stands elsewhere; it is given the id of its entry as well.
+    """
     try:
         ids = [entry.id for entry in list_entries(source)]
     except RecursionError as error:
         raise make_nesting_error(source) from error
     if len(ids) < 2:
-        return (read_entry(source).session,)
+        return (complete(read_entry(source), "").session,)
     found: list[Session] = []
     for id in ids:
         with suppress(BrokenFile):
-            found.append(read_entry(source, id).session)
+            found.append(complete(read_entry(source, id), id).session)
     return tuple(found) or (read_entry(source).session,)

@@ -13,6 +13,7 @@ from turnscope.errors import ExtensionError, TurnscopeError
 from turnscope.extensions import find_extensions, load_extension, report_problem
 from turnscope.reading.guards import guard_importer, guard_own
 from turnscope.reading.importer import Importer, Place, repeat_nothing
+from turnscope.reading.recordings import find_recordings
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
 
@@ -45,8 +46,9 @@ def find_suffixes() -> frozenset[str]:
 
 
 def find_related(source: Source) -> list[Source]:
-    """Find the files that belong to the sessions of a source and are read with it."""
-    return [file for importer in find_importers() for file in guard_own(importer).related(source)]
+    """Find the files that belong to the sessions of a source and are read with it, recordings of a tap among them."""
+    related = [file for importer in find_importers() for file in guard_own(importer).related(source)]
+    return [*related, *(Source(found.path) for found in find_recordings(source))]
 
 
 def find_session_path(path: Path) -> Path:

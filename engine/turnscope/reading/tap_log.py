@@ -30,6 +30,7 @@ from turnscope.session.model import JSON, Note
 MARK = "turnscope_tap"
 COMPLETE = "complete"
 FORMAT = 1
+CACHE_KEY = "tap-log"  # of `Source.cache`: the log, once it is read
 _MODEL = re.compile(r"/models/([^/:]+):")  # Google names the model in the address
 
 
@@ -96,9 +97,9 @@ def is_tap_log(source: Source) -> bool:
 
 def read_tap_log(source: Source) -> TapLog:
     """Read the log of a tap. It is read once per source. Damaged lines and unknown records are notes."""
-    if "tap-log" not in source.cache:
-        source.cache["tap-log"] = parse_tap_log(source.iter_records())
-    found: TapLog = source.cache["tap-log"]
+    if CACHE_KEY not in source.cache:
+        source.cache[CACHE_KEY] = parse_tap_log(source.iter_records())
+    found: TapLog = source.cache[CACHE_KEY]
     return found
 
 

@@ -54,6 +54,12 @@ One of title, summary, check, quota, retry, other; see `reading.side_requests`.
 """
 COUNT_REQUESTS = "count_requests"  # key of Session.about: how many requests for a count of tokens its tool sent; they are free
 UNRECORDED = "unrecorded"  # key of Session.about: requests that passed a tap without being recorded: {"requests", "why"}
+FROM_WIRE = "from_wire"
+"""Key of `Session.about` where a tool's own log was joined with the recording of a tap: an object with
+
+recording: its name; matched: how many requests both have; unlogged: how many only the recording has; side: how many of the
+recorded ones stand beside the conversation.
+"""
 SHAPE = "_shape"  # key of Request.settings: how this request writes content that other requests write differently
 
 JSON = Any  # a value as `json` reads it; provider data keeps the provider's shape

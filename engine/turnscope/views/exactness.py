@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from turnscope.session.model import CHAT, EXACT_REQUESTS, Bucket, Session
+from turnscope.session.model import CHAT, EXACT_REQUESTS, FROM_WIRE, Bucket, Session
 
 API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", "tap", CHAT})
 # What makes later sessions of a tool exact, by the format of its log.
@@ -23,7 +23,8 @@ class Exactness:
     """How many of a session's `requests` are known `whole`, and how many of these are `proven` by a digest in the log.
 
     `static`: whether its log holds the system prompt and the tools. `source`: its format. `bodies`: how many of the whole ones
-    were recorded as one body. `inferred`: requests without a record beside others that have one.
+    were recorded as one body. `inferred`: requests without a record beside others that have one. `wire`: a tap recorded the
+    bodies.
     """
 
     requests: int
@@ -33,6 +34,7 @@ class Exactness:
     source: str = ""
     bodies: int = 0
     inferred: int = 0
+    wire: bool = False
 
     @property
     def complete(self) -> bool:
@@ -67,6 +69,8 @@ class Exactness:
             return (
                 f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}{bodies}{self._others}"
             )
+        if self.complete and self.wire:
+            return f"a tap recorded the body of each of its {self.requests:,} requests"
         if self.complete and self.bodies == self.requests:
             return f"the log holds the body of each of its {self.requests:,} requests"
         if self.bodies:
@@ -93,9 +97,9 @@ def describe_exactness(session: Session) -> Exactness:
     counts = recorded if isinstance(recorded, dict) else {}
     requests = len(session.requests)
     whole, bodies = (requests, requests) if session.source in API_LOGS else (counts.get("requests", 0), counts.get("bodies", 0))
-    proven = counts.get("proven", 0)
+    proven, wire = counts.get("proven", 0), FROM_WIRE in session.about
     static = {block.bucket for block in session.blocks} >= {Bucket.SYSTEM, Bucket.TOOLS}
-    return Exactness(requests, min(whole, requests), proven, static, session.source, bodies, len(list_inferred(session)))
+    return Exactness(requests, min(whole, requests), proven, static, session.source, bodies, len(list_inferred(session)), wire)
 
 
 def describe_request(session: Session, number: int) -> str:
@@ -137,4 +141,5 @@ def sum_exactness(session: Session) -> Exactness:
         session.source,
         sum(one.bodies for one in found),
         sum(one.inferred for one in found),
+        FROM_WIRE in session.about,
     )
