@@ -10,6 +10,7 @@ import pytest
 import turnscope
 from formats import list_claims, open_value, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.gemini_cli import IMPORTER, find_places
+from turnscope.planning.policy import load
 from turnscope.planning.render import build_body
 from turnscope.session.model import Session
 from turnscope.settings import Machine
@@ -212,3 +213,31 @@ def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     assert (len(session.requests), len(session.messages), pairs(session)) == (11, 21, 9)
     assert [b.kind for b in session.blocks].count("thinking") == 15
     assert (prompt_tokens(session), output_tokens(session)) == (131_375, 1_812)
+
+
+def test_the_policy_of_gemini_cli_sends_what_a_resumed_session_sends() -> None:
+    """The results of the first process twice after each resumption, those of the second twice, then three times."""
+
+    def tell(n: int, *copies: dict[str, Any]) -> list[Any]:
+        use = {"functionCall": {"id": f"c{n}", "name": "read", "args": {"path": f"{n}"}}}
+        asked, called = user(f"u{n}", [{"text": f"ask {n}"}]), gemini(f"g{n}", [{"text": f"look {n}"}, use], 20 + n)
+        return [asked, called, *(copies or (result(n),)), gemini(f"e{n}", f"end {n}", 40 + n)]
+
+    def result(n: int, copy: str = "") -> dict[str, Any]:
+        output = {"id": f"c{n}", "name": "read", "response": {"output": f"result {n}"}}
+        return user(f"r{n}{copy}", [{"functionResponse": output}])
+
+    once = [*tell(0, result(0), result(0, "_response"))]
+    twice = [*once, *tell(1, result(1), result(1, "_response"))]
+    last = [*once, *tell(1, result(1), result(1, "_a"), result(1, "_b")), *tell(2, result(2), result(2, "_response"))]
+    sets = [{"$set": {"messages": messages}} for messages in (once, twice, last)]
+    session = open_value([META, *tell(0), sets[0], *tell(1), sets[1], *tell(2), sets[2], *tell(3)], lines=True)
+    plans = turnscope.replay(session, load("gemini-cli-0.61")).plans
+    sent = [leaves(build_body(plan, session))["messages"] for plan in plans]
+    assert [[texts.count(f"result {n}") for n in range(4)] for texts in sent[1::2]] == [
+        [1, 0, 0, 0],
+        [2, 1, 0, 0],
+        [2, 2, 1, 0],
+        [2, 3, 2, 1],
+    ]
+    assert [sorted(texts) for texts in sent] == [sorted(texts) for texts in list_sent(session)]

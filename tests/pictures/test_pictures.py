@@ -9,7 +9,8 @@ A file holds cases, each headed by `## a sentence that names it`. Lines starting
     session: S(50) U1(10) A1(20) U2 C2(Read a.py, 30) R2(500) A3
     extra A1: summary = "words"               further keys of the message that holds block A1, as TOML
     about: retrieved = { U1 = ["words"] }     what the log says of the whole session, as TOML
-    record 1: -U1 ~R2 [summary:A1..U2] A3     what the original tool did at request 1, as `after` writes it (A3: put back)
+    record 1: -U1 ~R2 [summary:A1..U2] A3     what the original tool did at request 1, as `after` writes it (A3: put back;
+                                              =A3: written anew)
     billed 1: 500 + 20                        tokens of prompt and answer that the provider billed for request 1
     answer: words                             what a model answers to every ask; nothing = an empty summary (default: offline)
     after: S U1 -A1 ~R2 [summary:U2..A3]      the envelope of the last request
@@ -65,8 +66,8 @@ INSIDE = re.compile(
     r"""(?:(?P<tool>[A-Za-z_]\w*)(?: (?P<path>[^",=]+?))?(?:, *|$))?"""
     r"""(?P<size>\d+)?(?: *=(?P<same>\w+))?(?: *"(?P<text>[^"]*)")?$"""
 )
-STANDS = re.compile(r"\[(?P<kind>\w+):(?P<first>\w+)\.\.(?P<last>\w+)\]|(?P<mark>[-~]?)(?P<one>\w+)")
-ACTIONS: dict[str, Action] = {"": "restore", "-": "drop", "~": "clear"}
+STANDS = re.compile(r"\[(?P<kind>\w+):(?P<first>\w+)\.\.(?P<last>\w+)\]|(?P<mark>[-~=]?)(?P<one>\w+)")
+ACTIONS: dict[str, Action] = {"": "restore", "-": "drop", "~": "clear", "=": "repair"}
 ROLES = {
     "S": "system",
     "T": "tools",

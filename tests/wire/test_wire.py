@@ -153,6 +153,7 @@ HELD = {  # a run -> requests at which the agent made room, and the least share 
     "codex/C": ((14,), 0.999),
     "codex/B2-limit60k": ((12, 24, 36, 48, 62, 74, 85, 97, 110, 119), 0.999),
     "gemini/B2-thr0.1": ((18, 24, 32, 39, 44, 52, 58, 63, 70, 75, 83, 89, 95, 104, 110), 0.999),
+    "gemini/C": ((), 0.999),
     "opencode/C": ((14,), 0.99),
     "opencode/B1-128k": ((24, 45, 69, 90, 111, 134, 154), 0.999),
     "pi/C": ((10,), 0.99),
