@@ -192,3 +192,10 @@ def test_a_limit_that_is_no_amount_is_a_sentence(amount: str, odd_session: Path,
         error = capsys.readouterr().err
         assert f"'{amount}' is no amount" in error
         assert "Traceback" not in error
+
+
+def test_a_header_that_is_none_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "any.jsonl", "--endpoint", "http://127.0.0.1:9", "--header", "Authorization sk-a-key-of-mine"]) == 2
+    said = capsys.readouterr().err
+    assert "NAME=VALUE" in said
+    assert "sk-a-key" not in said

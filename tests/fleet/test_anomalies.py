@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -165,6 +166,7 @@ def test_a_source_is_found_where_it_lies_or_copied_once(tmp_path: Path) -> None:
     shares: list[float] = []
     copy = fetch_source("memory://logs/it's.jsonl", shares.append, tmp_path / "copies")
     assert (copy.name, copy.read_bytes(), shares) == ("it's.jsonl", b"one\n", [1.0])
+    assert os.name == "nt" or copy.stat().st_mode & 0o077 == 0
     assert fetch_source("memory://logs/it's.jsonl", shares.append, tmp_path / "copies") == copy
     assert len(shares) == 1
     storage.fs.pipe_file("/logs/it's.jsonl", b"another\n")

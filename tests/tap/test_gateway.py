@@ -23,6 +23,7 @@ import turnscope
 from turnscope.reading.source import Source
 from turnscope.reading.tap_log import TapCall, TapLog, read_tap_log
 from turnscope.tap.apis import Upstreams
+from turnscope.tap.recorder import Recorder
 from turnscope.tap.server import Tap, run_tap
 from turnscope.views.findings import rank_findings
 
@@ -319,6 +320,32 @@ def test_no_key_is_stored_whatever_carries_it(tmp_path: Path) -> None:
     assert (KEY in text, "kept-from-the-log" in text, "/v1/messages?" in text) == (False, False, False)
     assert text.count("[a key was here]") == 3
     assert (tmp_path / "log.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_the_password_of_an_upstream_is_sent_and_not_stored(tmp_path: Path) -> None:
+    with serve(whole(ANSWER)) as upstream:
+        address = upstream.url.replace("://", f"://me:{KEY}@")
+        with run_tap(tmp_path / "log.jsonl", Upstreams(address, {})) as tap:
+            send(tap)
+        assert b"authorization: basic" in upstream.came[0][0].lower()
+    assert KEY not in (tmp_path / "log.jsonl").read_text()
+    assert read_call(tmp_path).url == f"{upstream.url}/v1/messages"
+
+
+def test_a_reason_that_quotes_a_key_is_stored_without_it(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "log.jsonl")
+    number = recorder.begin("anthropic-messages", "http://x/v1/messages", [], [BODY], [KEY], 1.0)
+    recorder.rule(number, {"action": "passed", "why": f"not understood: {KEY}"}, "")
+    recorder.close()
+    assert KEY not in (tmp_path / "log.jsonl").read_text()
+    assert read_call(tmp_path).ruling["why"] == "not understood: [a key was here]"
+
+
+def test_a_target_without_a_slash_never_names_another_host(tmp_path: Path) -> None:
+    with tapped(tmp_path, whole(ANSWER)) as (tap, upstream):
+        other = upstream.url.removeprefix("http://")
+        assert split(send(tap, BODY, f"@{other}/v1/messages"))[0][0].split()[1] == b"404"
+    assert not upstream.came
 
 
 def test_a_session_of_two_hundred_requests_costs_its_growth(tmp_path: Path) -> None:

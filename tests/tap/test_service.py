@@ -88,6 +88,7 @@ def test_the_rate_is_that_of_the_last_minute_and_clients_are_told_apart_up_to_a_
     for number in range(1, 5):
         now[0] += 25
         counts.begin(number, [(b"User-Agent", b"tool-%d/1 more" % number)])
+    assert len(counts._recent) == 3, "what is older than a minute is not held until somebody looks"
     state = counts.read()
     assert (state.requests, state.per_minute, state.running) == (4, 3, 4)
     assert state.clients == (Client(OTHERS, 2, 0, 100), Client("tool-2/1", 1, 0, 50), Client("tool-1/1", 1, 0, 25))

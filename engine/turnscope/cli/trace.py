@@ -32,9 +32,9 @@ VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 def _parse_headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=") for value in values]
-    for (key, equals, _), value in zip(pairs, values, strict=True):
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{value!r} is no header: NAME=VALUE is wanted.")
+    for at, (key, equals, _) in enumerate(pairs, 1):
+        if not equals or not key.strip():  # what was given may hold a key, and an error may stand in a log
+            raise click.BadParameter(f"the {at}. one is no header: NAME=VALUE is wanted.")
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 

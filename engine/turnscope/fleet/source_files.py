@@ -47,6 +47,7 @@ def fetch_source(url: str, progress: Callable[[float], object] = lambda _share: 
         if not to.exists():
             to.parent.mkdir(parents=True, exist_ok=True)
             with replace_file(to) as part, part.open("wb") as out, storage.fs.open(storage.root, "rb") as source:
+                part.chmod(0o600)  # whoever may read the store need not be who may read this machine
                 while chunk := source.read(CHUNK):
                     out.write(chunk)
                     progress(min(1.0, out.tell() / max(1, size)))

@@ -58,6 +58,8 @@ class Upstreams:
 
     def find_address(self, path: str) -> str:
         """Find the address that a path of the tap stands for, without its query; "" where it stands for none."""
+        if not path.startswith("/"):  # as `@other.example/`, which behind an address would be part of the host's name
+            return ""
         if self.only:
             return strip_version(self.only) + path
         name, mark, rest = path.removeprefix("/").partition("/")

@@ -8,6 +8,7 @@ of a request are replaced wherever they stand in a text.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +41,7 @@ REQUEST_HEADERS = frozenset(
 RESPONSE_HEADERS = frozenset(
     "content-type content-encoding request-id x-request-id retry-after retry-after-ms openai-processing-ms".split()
 )
+_USER = re.compile(r"^(\w+://)[^/]*@")  # the name and password in an address
 RATE_LIMITS = ("anthropic-ratelimit-", "x-ratelimit-")
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -110,7 +112,8 @@ class Recorder:
             number = self.calls
         size = sum(map(len, body))
         hidden = tuple(secret for secret in secrets if len(secret) >= MIN_KEY_CHARS)
-        begun = {"call": number, "api": api, "url": url, "sent_at": sent_at, "headers": _choose(headers, REQUEST_HEADERS)}
+        plain = _USER.sub(r"\1", url)
+        begun = {"call": number, "api": api, "url": plain, "sent_at": sent_at, "headers": _choose(headers, REQUEST_HEADERS)}
         return number if self._put(size, lambda: self._begin(number, begun, b"".join(body), hidden)) else self._lose()
 
     def rule(self, number: int, about: Mapping[str, Any], sent: str) -> None:
@@ -221,8 +224,10 @@ class Recorder:
 
     def _rule(self, number: int, about: Mapping[str, Any], sent: str) -> None:
         call = self._open.get(number)
-        kept = self._keep_body(-number, _mask(sent, call.secrets if call else ()), "sent") if sent else {}
-        self._add({"call": number, "ruling": about} | kept)
+        secrets = call.secrets if call else ()
+        kept = self._keep_body(-number, _mask(sent, secrets), "sent") if sent else {}
+        masked = orjson.loads(_mask(orjson.dumps(about).decode(), secrets)) if secrets else about  # a reason may quote a text
+        self._add({"call": number, "ruling": masked} | kept)
 
     def _keep_body(self, number: int, text: str, key: str) -> dict[str, Any]:
         """Keep the pieces of a body. Gives what of its record says where they stand."""

@@ -77,6 +77,7 @@ class Traffic:
             known = self._clients.get(name, Client(name))
             self._clients[name] = replace(known, requests=known.requests + 1, last_at=self.clock())
             self._recent.append(self.clock())
+            self._forget_old()
             if number:
                 self._open[number] = name
 
@@ -102,11 +103,14 @@ class Traffic:
     def read(self) -> TrafficState:
         """Return what has passed so far."""
         with self._lock:
-            while self._recent and self._recent[0] < self.clock() - MINUTE:
-                self._recent.popleft()
+            self._forget_old()
             clients = tuple(sorted(self._clients.values(), key=lambda one: -one.last_at))
             requests, errors = sum(one.requests for one in clients), sum(one.errors for one in clients)
             return TrafficState(requests, len(self._open), errors, len(self._recent), clients, self._last_error)
+
+    def _forget_old(self) -> None:
+        while self._recent and self._recent[0] < self.clock() - MINUTE:
+            self._recent.popleft()
 
 
 class WatchedRecorder(Recorder):
