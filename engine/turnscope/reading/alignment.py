@@ -4,11 +4,12 @@ Bodies come in Anthropic's shape. A message that was seen before keeps its addre
 became a placeholder, a new one is appended. Rendering the replay of the record gives each body again exactly.
 
 The module makes the edits that follow from a match. `matching` finds the match, `recorded_body` splits bodies, importers read
-files.
+files. What a body begins with as the one before did, the same objects, is not looked at again.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -18,7 +19,7 @@ from msgspec import structs
 
 from turnscope.reading.matching import Cell, Past, match
 from turnscope.reading.placeholders import Bodies, Label, align_blocks, describe_change, make_placeholder
-from turnscope.reading.recorded_body import RecordedBody, RecordedMessage
+from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, count_same
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
@@ -45,6 +46,28 @@ def _label_nothing(_message: RecordedMessage) -> Label:
     return Label()
 
 
+class _Unchanged(NamedTuple):
+    """How many cells, and of the messages that they show, stay as they stood for the body before."""
+
+    cells: int
+    messages: int
+
+
+@dataclass(slots=True)
+class _Writing:
+    """The messages of the newest body that rendering would write differently, by number, see `_describe_shape`."""
+
+    bare: list[int] = field(default_factory=list)
+    lists: list[int] = field(default_factory=list)
+    extra: list[list[Any]] = field(default_factory=list)
+
+    def cut(self, messages: int) -> None:
+        """Keep what is said of the first messages."""
+        for numbers in (self.bare, self.lists):
+            del numbers[bisect_left(numbers, messages) :]
+        del self.extra[bisect_left(self.extra, messages, key=lambda each: each[0]) :]
+
+
 @dataclass(slots=True)
 class Alignment:
     """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
@@ -61,6 +84,10 @@ class Alignment:
     believed: list[RecordedMessage] = field(default_factory=list)  # what the client believes it sent last
     reasons: Sequence[Reason] = ()  # of the next request
     remarks: list[ObservedEdit] = field(default_factory=list)
+    sent: Sequence[RecordedMessage] = ()  # the messages of the newest body
+    shown: int = 0  # messages that the cells show: those, and what was appended since
+    inserts: int = 0  # cells between drafts
+    writing: _Writing = field(default_factory=_Writing)  # how the newest body writes them
 
     def learn(self, believed: Sequence[RecordedMessage], reasons: Sequence[Reason] = ()) -> None:
         """Learn what the client of the next request believes it sends, before what is sent in its place is added.
@@ -93,8 +120,8 @@ class Alignment:
         """
         for name in ("tools", "system"):
             self.static.setdefault(name, _Static(name)).update(self, getattr(body, name))
-        self._match_messages(body.messages, compacted=compacted)
-        settings = {**body.settings, **_describe_shape(self, body)}
+        unchanged = self._match_messages(body.messages, compacted=compacted)
+        settings = {**body.settings, **_describe_shape(self, body, unchanged)}
         fields = {**about, "settings": settings}
         if answer is None:
             self.builder.add_unanswered(**fields)
@@ -119,6 +146,7 @@ class Alignment:
         self.originals.append(message)
         self.where.setdefault(message.key, []).append(number)
         self.cells.append(Cell(number, number + 1, [message]))
+        self.shown += 1
         system = message.role == "system"  # a system message among messages is no system prompt: it stays in place
         origin, kinds = self.label(message)
         draft = self.builder.add_message(
@@ -162,21 +190,41 @@ class Alignment:
             body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
             yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
 
-    def _match_messages(self, messages: Sequence[RecordedMessage], *, compacted: bool) -> None:
-        """Match a body's messages with what stands, then change what stands to be this body."""
-        found = match(self.cells, Past(self.originals, self.where), messages, altered=not compacted)
+    def _match_messages(self, messages: Sequence[RecordedMessage], *, compacted: bool) -> _Unchanged:
+        """Match a body's messages with what stands, then change what stands to be this body. Gives what stays as it stood."""
+        unchanged = self._find_unchanged(count_same(self.sent, messages))
+        self.sent, messages = messages, messages[unchanged.messages :]
+        cells = self.cells[unchanged.cells :]
+        self.inserts -= _count_inserts(cells)
+        found = match(cells, Past(self.originals, self.where), messages, altered=not compacted)
         for cell in found.cleared:
             if cell.lo == cell.hi:
                 self.show_messages(cell, [])
             else:
                 self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its placeholder is not in the recorded request")
-        self.cells = found.cells
+        if self.inserts:  # one lies before all that changes
+            self.joinable = len(self.seen)
         for cell in found.cells:
             if cell.state != "static":
                 self.show_messages(cell, [messages[j] for j in sorted(found.wanted.get(cell, ()))])
-        self._tidy()
+        self.cells[unchanged.cells :] = tidied = _tidy(found.cells)
+        self.inserts += _count_inserts(tidied)
+        self.shown = unchanged.messages + sum(len(cell.shown) for cell in tidied)
         for j in found.fresh:
             self.append(messages[j])
+        return unchanged
+
+    def _find_unchanged(self, same: int) -> _Unchanged:
+        """Find the cells that stay as they are, all but the last of those that show the first `same` messages."""
+        at, before = len(self.cells), self.shown
+        while before > same:
+            at -= 1
+            before -= len(self.cells[at].shown)
+        while at:
+            at -= 1
+            if self.cells[at].shown:
+                return _Unchanged(at, before - len(self.cells[at].shown))
+        return _Unchanged(0, 0)
 
     def show_messages(self, cell: Cell, messages: list[RecordedMessage]) -> None:
         """Change one cell to show `messages`, and record the change where there is one.
@@ -226,17 +274,22 @@ class Alignment:
                 self.record_edit(BlockRange(cell.lo, i, cell.lo, i + 1), action, because, new)
         cell.state, cell.blocks = "blocks", blocks
 
-    def _tidy(self) -> None:
-        """Join neighbouring cells that show nothing, so that a long past costs nothing."""
-        kept: list[Cell] = []
-        for cell in self.cells:
-            if cell.lo == cell.hi and not cell.shown:
-                continue
-            if kept and cell.state == kept[-1].state == "gone":
-                kept[-1].hi = cell.hi
-            else:
-                kept.append(cell)
-        self.cells = kept
+
+def _tidy(cells: Sequence[Cell]) -> list[Cell]:
+    """Join neighbouring cells that show nothing, so that a long past costs nothing."""
+    kept: list[Cell] = []
+    for cell in cells:
+        if cell.lo == cell.hi and not cell.shown:
+            continue
+        if kept and cell.state == kept[-1].state == "gone":
+            kept[-1].hi = cell.hi
+        else:
+            kept.append(cell)
+    return kept
+
+
+def _count_inserts(cells: Sequence[Cell]) -> int:
+    return sum(cell.lo == cell.hi for cell in cells)
 
 
 @dataclass(slots=True)
@@ -307,29 +360,33 @@ def _group_runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]
         yield run
 
 
-def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
-    """Describe how this body writes what rendering would write differently. Also fences messages that a body keeps apart."""
-    bare: list[Any] = []
-    lists: list[Any] = []
-    extra: list[Any] = []
-    number, before, solid = 0, "", False
-    for cell in of.cells:
+def _describe_shape(of: Alignment, body: RecordedBody, unchanged: _Unchanged) -> dict[str, JSON]:
+    """Describe how this body writes what rendering would write differently. Also fences messages that a body keeps apart.
+
+    Of what is unchanged, both are known from the body before.
+    """
+    writing = of.writing
+    writing.cut(unchanged.messages)
+    number, before, solid = unchanged.messages, "", False
+    for cell in of.cells[unchanged.cells :]:
         for stands in cell.shown:
             message = body.messages[number]
             written, keys, own = _describe_writing(of, cell, stands)
             if written != message.bare:
-                (bare if message.bare else lists).append(number)
+                (writing.bare if message.bare else writing.lists).append(number)
             if keys != message.extra:
-                extra.append([number, message.extra])
+                writing.extra.append([number, message.extra])
             if own and solid and message.role == before:
                 of.builder.drafts[cell.lo].fence = True
             number, before, solid = number + 1, message.role, own
+    bare: list[Any] = [*writing.bare]
+    lists: list[Any] = [*writing.lists]
     if body.system:
         raws = [of.builder.drafts[draft].parts[at][0] for draft, at in of.static["system"].standing]
         written = len(raws) == 1 and isinstance(raws[0], str)
         if written != body.system.bare:
             (bare if body.system.bare else lists).append("system")
-    found = {"cache": body.marks, "bare": bare, "lists": lists, "extra": extra, "set": body.verbatim}
+    found = {"cache": body.marks, "bare": bare, "lists": lists, "extra": [*writing.extra], "set": body.verbatim}
     shape = {key: value for key, value in found.items() if value}
     return {SHAPE: shape} if shape else {}
 

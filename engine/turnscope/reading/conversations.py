@@ -14,7 +14,7 @@ from msgspec import structs
 from turnscope.reading.alignment import Alignment, Reason
 from turnscope.reading.calls import Exchange, describe_failure, read_exchanges
 from turnscope.reading.content_blocks import as_mapping
-from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
+from turnscope.reading.recorded_body import ParsedBody, RecordedBody, RecordedMessage, count_same, parse_body
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -27,7 +27,7 @@ DISTINCTIVE_CHARACTERS = 64  # a message of so many characters in two calls is n
 
 @dataclass(slots=True)
 class Call:
-    """One call in Anthropic's shape. `about`: fields of `model.Request`.
+    """One call in Anthropic's shape. `about`: fields of `model.Request`. Nothing in a body changes once it was made.
 
     `believed`: the messages that its client believes it sent, where something else was sent in their place. `reasons`: why it
     was, or what was not done.
@@ -95,6 +95,8 @@ class Conversations:
     notes: list[Note] = field(default_factory=list)
     _knows: dict[Hashable, set[int]] = field(default_factory=dict)
     _same: dict[Hashable, RecordedMessage] = field(default_factory=dict)
+    _newest: ParsedBody | None = None
+    _newest_at: int = -1  # the conversation that it belongs to
 
     def list_entries(self) -> Iterator[Entry]:
         """List the conversations, the one with the most calls first."""
@@ -116,8 +118,12 @@ class Conversations:
 
     def add_call(self, call: Call) -> None:
         """Add a call to the conversation that it belongs to."""
-        body = parse_body(call.body)
-        body.messages = messages = [self._share_message(message) for message in body.messages]
+        before = self._newest
+        body = parse_body(call.body, before)
+        known = count_same(before.split.messages, body.messages) if before else 0
+        shared = map(self._share_message, body.messages[known:])
+        body.messages = messages = [*body.messages[:known], *shared]
+        self._newest = ParsedBody(call.body, body)
         body.system, body.tools = (self._share_message(head) if head else None for head in (body.system, body.tools))
         believed = [self._share_message(message) for message in parse_body({"messages": call.believed}).messages]
         at = self._find_conversation(believed or messages)
@@ -128,8 +134,9 @@ class Conversations:
         answer = parse_body({"messages": [reply]}).messages[0] if call.answer else None
         kept = Call({}, None, call.about, call.error, call.line, reasons=call.reasons)
         self.all[at].sent.append(ParsedCall(body, answer, kept, believed))
-        for message in (*messages, *believed, *([answer] if answer else ())):
+        for message in (*messages[known if at == self._newest_at else 0 :], *believed, *([answer] if answer else ())):
             self._knows.setdefault(message.key, set()).add(at)
+        self._newest_at = at
 
     def _sort(self) -> list[Conversation]:
         return sorted(self.all, key=lambda one: -len(one.sent))

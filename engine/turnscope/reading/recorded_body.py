@@ -13,6 +13,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from hashlib import blake2b
+from itertools import compress, count
+from operator import is_not
 from typing import Any
 
 import orjson
@@ -57,8 +59,21 @@ class RecordedBody:
     verbatim: list[list[Any]]
 
 
-def parse_body(body: Mapping[str, JSON]) -> RecordedBody:
-    """Split a body in Anthropic's shape. Nothing is refused: what is not understood is kept as it is."""
+@dataclass(frozen=True, slots=True)
+class ParsedBody:
+    """A body and what it was split into."""
+
+    raw: Mapping[str, JSON]
+    split: RecordedBody
+
+
+def parse_body(body: Mapping[str, JSON], before: ParsedBody | None = None) -> RecordedBody:
+    """Split a body in Anthropic's shape. Nothing is refused: what is not understood is kept as it is.
+
+    Args:
+        body: The body.
+        before: One that was split before. Messages that both begin with, as the same objects, are not split again.
+    """
     settings = {key: value for key, value in body.items() if key not in ("messages", "system", "tools")}
     marks: list[list[Any]] = []
     odd: list[list[Any]] = []
@@ -70,7 +85,14 @@ def parse_body(body: Mapping[str, JSON]) -> RecordedBody:
             heads[name] = _make_message(name, value, [name], marks)
         elif name in body:
             settings[name] = value
-    messages = [_parse_message(number, message, marks, odd) for number, message in enumerate(body["messages"])]
+    messages: list[RecordedMessage] = []
+    if before:
+        same = count_same(before.raw["messages"], body["messages"])
+        messages = before.split.messages[:same]
+        marks += [mark for mark in before.split.marks if mark[0][0] == "messages" and mark[0][1] < same]
+        odd += [each for each in before.split.verbatim if each[0][1] < same]
+    new = enumerate(body["messages"][len(messages) :], len(messages))
+    messages += [_parse_message(number, message, marks, odd) for number, message in new]
     return RecordedBody(messages, heads["system"], heads["tools"], settings, marks, odd)
 
 
@@ -118,6 +140,16 @@ def _compute_digest(block: JSON) -> bytes:
     except (TypeError, ValueError):
         data = json.dumps(block, sort_keys=True, default=str).encode()
     return blake2b(data, digest_size=16).digest()
+
+
+def count_same(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Count the objects that two sequences both begin with. Only the very same object is the same, whatever is equal.
+
+    Args:
+        a: A sequence.
+        b: Another one.
+    """
+    return next(compress(count(), map(is_not, a, b)), min(len(a), len(b)))
 
 
 def find_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ part shrank, its newest blocks leave again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,11 +18,18 @@ _GROWING = (Bucket.THINKING, Bucket.MESSAGES, Bucket.TOOL_RESULTS)  # in the ord
 
 @dataclass(slots=True)
 class StatedPrompts:
-    """The prompts of one conversation, in order. An answer has no size of its own: it is part of what the next prompt adds."""
+    """The prompts of one conversation, in order. An answer has no size of its own: it is part of what the next prompt adds.
 
-    messages: list[tuple[Bucket | None, dict[str, JSON]]] = field(default_factory=list)
+    A message that stays from one prompt to the next is the same object in both bodies.
+    """
+
+    messages: list[dict[str, JSON]] = field(default_factory=list)
     turn: JSON = None
     made: int = 0
+    _numbers: list[int] = field(default_factory=list)  # of the messages that are left, rising
+    _next: int = 0
+    _standing: dict[Bucket, list[tuple[int, int]]] = field(default_factory=dict)  # number and tokens, by bucket
+    _sums: dict[Bucket, int] = field(default_factory=dict)
 
     def build_body(self, sizes: Mapping[Bucket, int], turn: JSON) -> dict[str, JSON]:
         """Build the body of the next request.
@@ -37,12 +45,14 @@ class StatedPrompts:
             speaker = {Bucket.MESSAGES: role, Bucket.TOOL_RESULTS: "user"}.get(bucket, "assistant")
             if more or (bucket is Bucket.MESSAGES and role == "user"):  # a turn begins with a message, of whatever size
                 part = {**_state(bucket, more), "request": self.made}
-                self.messages.append((bucket, {"role": speaker, "content": [part]}))
+                self._standing.setdefault(bucket, []).append((self._next, more))
+                self._sums[bucket] = sizes.get(bucket, 0)
+                self._append({"role": speaker, "content": [part]})
         heads: dict[str, JSON] = {
             str(bucket): [_state(bucket, sizes[bucket])] for bucket in (Bucket.SYSTEM, Bucket.TOOLS) if sizes.get(bucket)
         }
-        body = {**heads, "messages": [message for _, message in self.messages]}
-        self.messages.append((None, {"role": "assistant", "content": self.make_answer()}))
+        body = {**heads, "messages": [*self.messages]}
+        self._append({"role": "assistant", "content": self.make_answer()})
         return body
 
     def make_answer(self) -> list[JSON]:
@@ -51,15 +61,19 @@ class StatedPrompts:
 
     def _shrink(self, bucket: Bucket, size: int) -> int:
         """Remove the newest blocks of a bucket until no more than `size` tokens are left; gives how many that are."""
-        own: list[int] = [message["content"][0]["tokens"] for held, message in self.messages if held == bucket]
-        kept, left = len(own), sum(own)
+        own, left = self._standing.get(bucket, []), self._sums.get(bucket, 0)
         while left > size:
-            kept -= 1
-            left -= own[kept]
-        places = [at for at, (held, _) in enumerate(self.messages) if held == bucket][kept:]
-        for at in reversed(places):
-            del self.messages[at]
+            number, tokens = own.pop()
+            at = bisect_left(self._numbers, number)
+            del self.messages[at], self._numbers[at]
+            left -= tokens
+        self._sums[bucket] = left
         return left
+
+    def _append(self, message: dict[str, JSON]) -> None:
+        self.messages.append(message)
+        self._numbers.append(self._next)
+        self._next += 1
 
 
 def _state(bucket: Bucket, tokens: int) -> dict[str, JSON]:
