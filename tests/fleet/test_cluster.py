@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def test_a_process_that_dies_or_hangs_is_a_result_and_the_next_source_is_read(tm
         assert result.memory > 0 or sys.platform == "win32"
     finally:
         reading.close()
+
+
+def test_memory_is_that_of_the_process_and_not_of_the_one_that_started_it(tmp_path: Path) -> None:
+    held = b"1" * (1 << 29)
+    with closing(Reader(60.0)) as reading:
+        assert 0 <= reading.read(make_task(write_log(tmp_path / "a.jsonl"))).memory < len(held)
 
 
 def test_a_process_is_replaced_after_some_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
