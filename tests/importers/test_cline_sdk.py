@@ -168,6 +168,32 @@ def test_the_size_of_a_prompt_that_fell_tells_which_rounds_a_summary_left(tmp_pa
     assert sent[5:] == [["0", "1", "2", "3", "4"], ["4", "5"], ["4", "5", "6"], ["7"]]
 
 
+@pytest.mark.parametrize("stayed", [["7", "8"], ["3", "4", "5", "6", "7", "8"]])
+def test_clines_own_rule_tells_small_rounds_from_a_longer_summary(stayed: list[str], tmp_path: Path) -> None:
+    """Of rounds with 33,000 characters in the log two stay, though the one before is small; unless the size contradicts it."""
+
+    def make_round(number: int, prompt: int) -> list[Any]:
+        call = {"type": "tool_use", "id": f"c{number}", "name": "run", "input": {}}
+        metrics = {**METRICS, "inputTokens": prompt, "cacheReadTokens": 0}
+        content = f"result {number} " + "x" * (20 if number == 6 else 33_000)
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": content}
+        return [{"role": "assistant", "content": [call], **INFO, "metrics": metrics}, {"role": "user", "content": [result]}]
+
+    sizes = {str(n): 50 if n == 6 else 2_000 for n in range(9)}
+    prompts = [1_000 + sum(list(sizes.values())[:n]) for n in range(9)]
+    after = 1_000 + 200 + sum(sizes[number] for number in stayed)
+    prompts += [after, after + 2_000, 3_500]
+    messages = [{"role": "user", "content": "go"}, *(one for n, prompt in enumerate(prompts) for one in make_round(n, prompt))]
+    summary = {"role": "user", "content": "so far", "metadata": {"kind": "compaction_summary"}}
+    sidecar = {"version": 1, "source_message_count": len(messages) - 1, "messages": [summary, *messages[-3:-1]]}
+    (tmp_path / "s.messages.json").write_text(json.dumps({**FILE, "messages": messages}))
+    (tmp_path / "s.compaction.json").write_text(json.dumps(sidecar))
+    session = turnscope.load(tmp_path / "s.messages.json")
+    plan = turnscope.replay(session).plans[9]
+    sent = leaves(build_body(plan, session, as_recorded=True))["messages"]
+    assert [text.split(" ")[1] for text in sent if text.startswith("result")] == stayed
+
+
 def test_nothing_breaks() -> None:
     assert survives(FILE, count=40)
     assert survives({**FILE, "messages": LONG}, count=40)

@@ -41,6 +41,8 @@ FALL = 0.9  # a prompt that is smaller than this share of the one before it was 
 MARGIN = 0.95  # of the size that a round is taken to have: no prompt tells how large the one before a compaction was
 INFERRED = "compacted: the prompt fell, and the log holds what the newest compaction left"
 SUMMARIZED = "compacted into a summary that the log does not hold: the prompt fell; its size tells which rounds stayed"
+RECENT, SUMMARY_MOST = 20_000, 4_096  # tokens, as Cline counts: of the newest messages that stay, of a summary at most
+PER_TOKEN = 3  # characters of the JSON of a stored message (`estimateTokens` of @cline/shared)
 SUMMARY = "compaction_summary"  # what the sidecar calls a message that a model wrote
 _TAGGED = re.compile(r"\s*<(user_input|user_command)\b[^>]*>(.*)</\1>\s*", re.DOTALL)
 
@@ -92,7 +94,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     stored = [_convert_forms(message) for message in document["messages"]]
     nodes = list(make_nodes(stored, lambda message: _make_request(message, model), passed, "ts"))
     sidecar = source.open_sibling(f"{stem}.compaction.json")
-    nodes = _add_compactions(nodes, len(stored), as_mapping(sidecar.document if sidecar else None), builder.notes)
+    nodes = _add_compactions(nodes, document["messages"], as_mapping(sidecar.document if sidecar else None), builder.notes)
     prompt = as_text(document.get("system_prompt"))
     passed.add_notes(builder)
     lead = [NodeMessage("system", prompt, "system")] if prompt else []
@@ -172,14 +174,14 @@ def _observe_cut_results(session: Session) -> Iterator[ObservedEdit]:
                 yield ObservedEdit(first, Edit("truncate", BECAUSE, Span(block.at, block.at + 1), body))
 
 
-def _add_compactions(nodes: list[Node], stored: int, sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
+def _add_compactions(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
     """The nodes with what the sidecar says; it stands for the first messages of the file."""
     count, rows = sidecar.get("source_message_count"), as_rows(sidecar.get("messages"))
     if not rows or not isinstance(count, int) or isinstance(count, bool):
         return nodes
-    if not 0 < count <= stored:
+    if not 0 < count <= len(stored):
         notes.append(
-            Note("warning", 0, f"a compaction stands for {count} messages, and the file holds {stored}: it was left out")
+            Note("warning", 0, f"a compaction stands for {count} messages, and the file holds {len(stored)}: it was left out")
         )
         return nodes
     # A node is named by its message's place; results of one round that are several messages are the node of the first.
@@ -192,7 +194,7 @@ def _add_compactions(nodes: list[Node], stored: int, sidecar: Mapping[str, Any],
     if about[0].get("kind") == "compaction":
         _infer_compactions(nodes[:at], keep)
     elif about[0].get("kind") == SUMMARY:
-        _infer_summaries(nodes[:at])
+        _infer_summaries(nodes[:at], stored)
     return [*nodes[:at], cut, *nodes[at:]]
 
 
@@ -230,12 +232,13 @@ def _infer_compactions(nodes: list[Node], kept: list[str | tuple[Part, ...]]) ->
         before = usage.prompt_tokens if usage else before
 
 
-def _infer_summaries(nodes: list[Node]) -> None:
+def _infer_summaries(nodes: list[Node], stored: list[Any]) -> None:
     """Earlier compactions that asked a model left its summary, which the log does not hold, and the newest rounds.
 
     How many tells the prompt: a round is as large as the prompt grew by it, and what every prompt has is known from the first.
+    It does not tell small rounds from a longer summary, so Cline's own rule decides where its outcome is about as large.
     """
-    billed = [(n, usage.prompt_tokens) for n, node in enumerate(nodes) if (usage := _get_usage(node)) and usage.prompt_tokens]
+    billed = [(n, used.prompt_tokens) for n, node in enumerate(nodes) if (used := _get_usage(node)) and used.prompt_tokens]
     rounds: list[tuple[int, float]] = []  # of the window: where each begins, and its tokens
     grown = characters = 0  # tokens and characters of rounds that a prompt grew by
     for (last, before), (at, prompt) in pairwise(billed):
@@ -247,9 +250,33 @@ def _infer_summaries(nodes: list[Node]) -> None:
         scale = grown / max(1, characters)
         left = prompt - (billed[0][1] - scale * _count_characters(nodes[: billed[0][0]]))  # without system prompt and tools
         rounds.append((last, MARGIN * scale * size))
-        sizes = accumulate(tokens for _, tokens in reversed(rounds))
-        rounds = rounds[-max(1, sum(tokens <= left for tokens in sizes)) :]
-        nodes[at].cut = Cut(SUMMARIZED, [node.id for node in nodes[rounds[0][0] : at]])
+        first = _find_cut(nodes[:at], stored)
+        stayed = scale * _count_characters(nodes[first:at])
+        if first >= rounds[0][0] and MARGIN * stayed <= left <= stayed / MARGIN + SUMMARY_MOST:
+            rounds = [one for one in rounds if one[0] >= first]
+        else:
+            sizes = accumulate(tokens for _, tokens in reversed(rounds))
+            rounds = rounds[-max(1, sum(tokens <= left for tokens in sizes)) :]
+            first = rounds[0][0]
+        nodes[at].cut = Cut(SUMMARIZED, [node.id for node in nodes[first:at]])
+
+
+def _find_cut(nodes: list[Node], stored: list[Any]) -> int:
+    """The first node that stays by Cline's rule: an answer or a prompt, and none behind the newest prompt.
+
+    Source: `findCutIndex` of `extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525), on the stored messages.
+    """
+    counted, stop = 0, int(nodes[-1].id) + 1
+    kinds = [node.messages[0].role == "assistant" or node.messages[0].origin != "tool" for node in nodes]
+    prompts = [n for n, node in enumerate(nodes) if kinds[n] and node.messages[0].role == "user"]
+    for n in range(len(nodes) - 1, -1, -1):
+        first = int(nodes[n].id)
+        counted += sum(-(-len(_write_json(message)) // PER_TOKEN) for message in stored[first:stop])
+        stop = first
+        if counted >= RECENT:
+            at = min(n, prompts[-1]) if prompts and prompts[-1] > 0 else n
+            return next((place for place in range(at, -1, -1) if kinds[place]), 0)
+    return 0
 
 
 def _get_usage(node: Node) -> Any:
@@ -285,6 +312,6 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".json",),
     wants="`messages` of a Cline SDK session",
-    version=4,
+    version=5,
     right="what was sent of each result; the compaction sidecar: what stands for the first messages",
 )
