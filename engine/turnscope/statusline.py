@@ -45,7 +45,7 @@ BAR = 10  # characters
 TAIL = 1 << 18  # bytes of the transcript's end that are read where Claude Code does not say how large the prompt is
 LOCK_SECONDS = 180.0  # after which a refresh that has not ended counts as dead
 NOTHING = "turnscope: no session yet"
-_ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
+_ID = re.compile(r"(?!day\Z)[A-Za-z0-9_-]{1,80}\Z")  # a session's; `DAY_FILE` lies beside its record
 _FIELD = re.compile(r"\{(\w+)\}")
 _COLOURS = ((0.85, "31"), (0.6, "33"), (0.0, "32"))  # of the bar by fill: red, yellow, green
 

@@ -136,6 +136,8 @@ def test_a_broken_record_and_a_hostile_name_do_no_harm(transcript: Path, data_fo
     assert shown["model"] == "a [31m name"
     assert statusline.make_line(describe(transcript, session_id="../../x"), str(data_folder))
     assert not [*data_folder.glob("x*")]
+    assert statusline.make_line(describe(transcript, session_id="day"), str(data_folder))
+    assert not [*folder.glob("*day*")]  # the record of all sessions of a day has that name
 
 
 def test_parts_without_a_value_are_left_out_and_colours_can_be(

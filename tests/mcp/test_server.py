@@ -123,10 +123,12 @@ def test_other_projects_are_not_given_away(project: Path, home: Path, tmp_path: 
         ("context_fill", {"session_id": "s3"}),
         ("context_fill", {"session_id": "../s3/s3"}),
         ("context_fill", {"session_id": str(path)}),
+        ("context_fill", {"session_id": "none"}),
         ("context_fill", {}),
     ]
     *refused, (failed, mine) = ask(project, calls)
     assert all(wrong and "has no session" in text for wrong, text in refused)
+    assert "s3" not in refused[-1][1]
     assert (failed, mine["session"]) == (False, "s1"), "the one written last is another project's"
 
 

@@ -44,4 +44,5 @@ def write_file(file: Path, value: object) -> None:
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(file) as part:
+        part.chmod(0o600)
         part.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")

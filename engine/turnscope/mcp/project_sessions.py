@@ -18,7 +18,6 @@ from turnscope.reading.contents import list_entries
 
 HEAD = 1 << 19  # bytes of a file in which the project's folder has to stand
 MOST = 400  # sessions that are looked at, the newest first
-LISTED = 20  # ids in an error
 
 
 class ProjectSessions:
@@ -43,17 +42,15 @@ class ProjectSessions:
             TurnscopeError: the project has no such session.
         """
         with self._lock:
-            seen: list[str] = []
             for path in self._list_paths():
                 if id and path.stem != id and id.encode() not in _read_head(path):
-                    seen.append(path.stem)
                     continue
                 with suppress(TurnscopeError, OSError):
                     opened = self._follow(path).open()
                     if self._holds(opened) and (not id or id in (path.stem, opened.session.id)):
                         return opened
             what = f"{self.folder} has no session {id!r}" if id else f"no session of {self.folder} was found on this machine"
-            raise TurnscopeError(what, hint=f"Sessions of this project: {', '.join(seen[:LISTED])}." if seen else "")
+            raise TurnscopeError(what, hint="Leave the id out for the session that was written last." if id else "")
 
     def _follow(self, path: Path) -> SessionFollower:
         if path not in self._followers:
