@@ -86,6 +86,17 @@ def test_the_environment_sets_the_answer_of_the_policy_without_history_and_of_no
     assert opening.load_policy("context-aware-chat-today").budget.output == 5_000
 
 
+def test_a_path_names_a_policy_as_its_text_does(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[[rules]]\nrule = 'keep_last_pairs'\npairs = 3\n")
+    session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    given, named = turnscope.replay(session, path), turnscope.replay(session, str(path))
+    assert given.policy == named.policy == opening.load_policy(path)
+    assert given.policy.rules[-1].params.pairs == 3
+    rows = [turnscope.compare(session, [one]).rows for one in (path, str(path))]
+    assert rows[0] == rows[1]
+
+
 def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     row = {"prices": {"input": "0", "cache_read": "0", "cache_write_5m": "0", "cache_write_1h": "0", "output": "1000000"}}
     own = {"models": {"claude-opus-4-5-20251101": row, "claude-sonnet-4-5-20250929": row}}

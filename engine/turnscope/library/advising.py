@@ -86,7 +86,7 @@ def _never_stop() -> bool:
 @accept_old_names(of="sessions", turn="keys", tell="progress", stop="should_stop")
 def advise(
     sessions: Path | str | Session | Iterable[Session],
-    policy: Policy | str,
+    policy: Policy | Path | str,
     *,
     trials: int = TRIALS,
     seed: int = 0,
@@ -115,7 +115,7 @@ def advise(
     >>> found.method, [point.searched.lost for _, point in found.front_points][-1] <= found.points[0].searched.lost
     ('grid', True)
     """
-    chosen = load_policy(policy) if isinstance(policy, str) else policy
+    chosen = policy if isinstance(policy, Policy) else load_policy(policy)
     axes = _choose_axes(chosen, tuple(keys), trials)
     grid = settings.build_grid(axes, trials, seed)
     if grid is None:

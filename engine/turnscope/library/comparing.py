@@ -157,7 +157,7 @@ _memory: _Memory | None = None  # of the session that was compared last
 
 def compare(
     session: Session | Thread | Path | str,
-    policies: Iterable[Policy | str] = COMPARED_POLICIES,
+    policies: Iterable[Policy | Path | str] = COMPARED_POLICIES,
     *,
     model: str = "",
     window: int = 0,
@@ -185,7 +185,7 @@ def compare(
     if _memory is None or _memory.session is not session:
         _memory = _Memory(session)
     chosen = (
-        load_policy(policy) if isinstance(policy, str) else policy
+        policy if isinstance(policy, Policy) else load_policy(policy)
         for policy in ((policies,) if isinstance(policies, (str, Policy)) else policies)
     )
     with pause_gc():
@@ -193,7 +193,9 @@ def compare(
     return Comparison(session, tuple(row for _, row in made), tuple(trace for trace, _ in made))
 
 
-def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[int] = WINDOWS) -> dict[int, tuple[Row, ...]]:
+def sweep(
+    session: Session, policies: Iterable[Policy | Path | str], windows: Sequence[int] = WINDOWS
+) -> dict[int, tuple[Row, ...]]:
     """Compare policies on windows of several sizes.
 
     Args:
@@ -204,7 +206,7 @@ def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[
     Returns:
         Rows by window, in the order of the policies.
     """
-    chosen = [load_policy(policy) if isinstance(policy, str) else policy for policy in policies]
+    chosen = [policy if isinstance(policy, Policy) else load_policy(policy) for policy in policies]
     memory = _Memory(session)
     return {
         window: tuple(made for _, made in memory.replay_all([resize_budget(policy, window) for policy in chosen]))

@@ -56,7 +56,7 @@ def read_own_prices() -> Prices:
     return Prices(read_overlay(own)) if own else PRICES
 
 
-def load_policy(name: str, folder: Path | None = None) -> Policy:
+def load_policy(name: str | Path, folder: Path | None = None) -> Policy:
     """Load a policy by its name or file, with the parameters that the environment sets.
 
     A file's policy has the name of the file with its ending, so that it is not taken for a built-in one.
@@ -71,8 +71,8 @@ def load_policy(name: str, folder: Path | None = None) -> Policy:
     >>> load_policy("last-5-pairs").title
     'Last 5 pairs'
     """
-    if folder is None and name.endswith(".toml"):
-        return set_environment(shelf.parse(Path(name).name, _read_policy_file(name)))
+    if isinstance(name, Path) or (folder is None and name.endswith(".toml")):
+        return set_environment(shelf.parse(Path(name).name, _read_policy_file(str(name))))
     if folder is None and shelf.resolve_name(name) not in shelf.list_policies():
         own = find_data_folder() / "policies"
         folder = own if name in shelf.list_policies(own) else None
@@ -159,7 +159,7 @@ def count_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
 
 def replay(
     session: Session | Thread | Path | str,
-    policy: Policy | str = AS_RECORDED,
+    policy: Policy | Path | str = AS_RECORDED,
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
     prices: Prices | None = None,
@@ -234,12 +234,12 @@ def replay_record(recorded: Trace, policy: Policy) -> Trace:
     return trace
 
 
-def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
+def _prepare(session: Session, policy: Policy | Path | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
     """The session with the given answers, and the policy with the wishes of a person."""
     if answers:
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
-    chosen = load_policy(policy) if isinstance(policy, str) else policy
+    chosen = policy if isinstance(policy, Policy) else load_policy(policy)
     if session.source == CHAT:
         chosen = make_sendable(chosen)
     elif chosen.name != AS_RECORDED and session.recorded.wishes:
