@@ -21,7 +21,8 @@ Each error has its fields and a `hint`: what the person can do now. The app show
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 
 from turnscope.numbering import format_request, format_turn
 
@@ -228,3 +229,18 @@ def describe_path(text: str) -> str:
 def replace_unprintable(name: str) -> str:
     """Return a name on one line, without control characters and half characters."""
     return "".join(char if char.isprintable() else "\ufffd" for char in name)
+
+
+def suggest_names(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a name that is not known: the one that is most like it, else all.
+
+    Args:
+        name: what was typed.
+        known: the names that there are.
+
+    >>> suggest_names("extract", ["extracts", "balanced"])
+    "Did you mean 'extracts'?"
+    """
+    names = [*known]
+    like = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return f"Did you mean {like[0]!r}?" if like else f"Known: {', '.join(names)}."

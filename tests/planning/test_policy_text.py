@@ -138,12 +138,26 @@ def test_no_two_policies_say_the_same_of_themselves() -> None:
         ('[models."gpt-*".budget]\ntokens = "many"', "tokens"),
         ('[models."gpt-*".condense]\nshare = 0.5', "names 'condense'"),
         ('[models."gpt-*".condense]\nshares = 0.5\n[[rules]]\nrule = "condense"', "no parameter 'shares'"),
+        ('[[rules]]\nrule = "condens"', "policy 'p': there is no rule 'condens'"),
+        ('[[rules]]\nrule = "condense"\nshares = 0.5', "policy 'p': rule 'condense' has no parameter 'shares'"),
     ],
 )
 def test_a_mistake_in_a_file_is_named_and_never_passed_over(text: str, what: str) -> None:
     with pytest.raises(PolicyError, match=what) as error:
         parse("p", text)
     assert error.value.hint
+
+
+def test_the_name_that_was_meant_is_suggested() -> None:
+    with pytest.raises(PolicyError) as error:
+        parse("p", '[[rules]]\nrule = "condens"')
+    assert error.value.hint == "Did you mean 'condense'?"
+    with pytest.raises(PolicyError) as error:
+        load("extract")
+    assert error.value.hint == "Did you mean 'extracts'?"
+    with pytest.raises(PolicyError) as error:
+        load("nothing like it")
+    assert error.value.hint.startswith("Known: ")
 
 
 def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:

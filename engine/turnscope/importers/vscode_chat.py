@@ -150,7 +150,7 @@ def _make_prompt(turn: Value, builder: Builder, passed: SkippedRecords) -> list[
     sent += [block for part in as_rows(rendered) for block in make_text(as_text(part.get("text")))]
     for variable in as_rows(as_mapping(turn.get("variableData")).get("variables")):
         passed.add("attached variable", variable)
-    for key in metadata.keys() - READ:
+    for key in sorted(metadata.keys() - READ):
         if metadata[key]:
             passed.add(f"metadata {key}", metadata[key])
     whole = typed and any(typed in block["text"] for block in sent)

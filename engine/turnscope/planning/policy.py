@@ -24,7 +24,7 @@ from turnscope.counting.ledger import PER_MESSAGE
 from turnscope.counting.tokens import COUNTERS
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.rule import NoParams, Rule
-from turnscope.errors import PolicyError
+from turnscope.errors import PolicyError, suggest_names
 from turnscope.extensions import report_problem
 from turnscope.planning.packaged_policies import SHIPPED, find_packaged_policies
 from turnscope.planning.rule_registry import find_rule
@@ -183,7 +183,7 @@ def load(name: str, folder: Path = HERE) -> Policy:
     packaged = find_packaged_policies() if folder == HERE else {}
     if name in packaged:
         return load_packaged(name)
-    raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join((*list_policies(folder), *packaged))}.")
+    raise PolicyError(f"there is no policy {name!r}", hint=suggest_names(name, (*list_policies(folder), *packaged)))
 
 
 @cache
@@ -305,7 +305,7 @@ def parse(name: str, text: str) -> Policy:
         raise PolicyError(f"policy {name!r} names an unknown counter {counter!r}", hint=f"Known: {', '.join(COUNTERS)}.")
     if (tools := data.get("tools", "")) not in ("", "xml"):
         raise PolicyError(f"policy {name!r} sends tools as {tools!r}", hint='Known: "" (as blocks), "xml" (as text).')
-    steps = tuple(map(_parse_step, file.rules))
+    steps = tuple(_parse_step(name, row) for row in file.rules)
     if tools and XML not in [part.rule.name for part in steps]:
         end = next((n for n, part in enumerate(steps) if part.rule.name in (*REPAIRS, *CHECKS)), len(steps))
         steps = (*steps[:end], Step(find_rule(XML), NoParams()), *steps[end:])
@@ -432,11 +432,14 @@ def check_pattern(pattern: str) -> None:
         )
 
 
-def _parse_step(row: Mapping[str, Any]) -> Step:
-    rule = find_rule(str(row.get("rule", "")))
-    return Step(
-        rule, _convert_params(f"rule {rule.name!r}", rule.params, {key: value for key, value in row.items() if key != "rule"})
-    )
+def _parse_step(policy: str, row: Mapping[str, Any]) -> Step:
+    """A rule with its parameters. PolicyError: there is no such rule or parameter; it names the policy."""
+    given = {key: value for key, value in row.items() if key != "rule"}
+    try:
+        rule = find_rule(str(row.get("rule", "")))
+        return Step(rule, _convert_params(f"rule {rule.name!r}", rule.params, given))
+    except PolicyError as error:
+        raise PolicyError(f"policy {policy!r}: {error.what}", hint=error.hint) from error
 
 
 def _convert_params(whose: str, kind: type[T], values: Mapping[str, Any]) -> T:

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from turnscope import rules
 from turnscope.envelope.rule import Memory, Rule
-from turnscope.errors import ExtensionError, PolicyError, RuleError, TurnscopeError
+from turnscope.errors import ExtensionError, PolicyError, RuleError, TurnscopeError, suggest_names
 from turnscope.extensions import Extension, check_type, describe, find_extensions, load_extension, report_problem
 from turnscope.session.model import JSON
 
@@ -29,7 +29,7 @@ def find_rule(name: str) -> Rule:
     extension = _find_extensions().get(name)
     if extension is None:
         known = sorted((*_find_modules(), *_find_extensions()))
-        raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(known)}.")
+        raise PolicyError(f"there is no rule {name!r}", hint=suggest_names(name, known))
     try:
         return load_extension(extension, "rule", partial(_check_rule, extension=extension))
     except ExtensionError as error:
