@@ -253,7 +253,7 @@ def test_policies_of_a_package_that_clash_or_cannot_be_read_are_reported_and_the
         "The policy 'balanced' of worse 2.0 is left out: Turnscope itself has one of that name.",
         f"The policy 'remind-of-task' of worse 2.0 is left out: {PACKAGE} has one of that name.",
     ]
-    assert rest[2].startswith("There is no rule 'odd'. It comes from worse 2.0.")
+    assert rest[2].startswith("Policy 'lost': there is no rule 'odd'. It comes from worse 2.0.")
     assert rest[3].startswith("Policy 'torn' is not valid TOML: ")
     assert len(rest) == 4
 
