@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
-from turnscope import figures
 from turnscope.fleet import queries
 from turnscope.fleet.queries import PolicyCost
 from turnscope.fleet.warehouse import Selection, Warehouse
 from turnscope.library.policy_table import find_best, table_to_csv
 
-from pages.parts import theme
+from pages.parts import policy_table
 from pages.parts.formats import escape, format_usd
 
 HEADS = {
-    "Policy": "★: no other one costs less and loses no more, or loses less and costs no more",
+    "Policy": policy_table.HINTS["Policy"],
     "Cost": "USD under the policy, with the prompt cache simulated and scaled to the bill",
     "Factor": "that over what the records of the same sessions cost",
-    "95 %": "the interval that 95 % of the draws of sessions with replacement lie in",
+    "95 %": policy_table.HINTS["95 %"],
     "Saved": "USD less than the records; a minus sign is more",
-    "Lost": "references of later answers to what had left; answers are recorded, not made again",
-    "Refused": "share of the requests that the provider would refuse",
-    "Calls": "summaries by a model, per 100 requests",
+    **{name: policy_table.HINTS[name] for name in ("Lost", "Refused", "Calls")},
 }
 
 
@@ -42,13 +39,7 @@ def draw(warehouse: Warehouse, chosen: Selection) -> None:
         return
     table = [each.row for each in found]
     best = find_best(table)
-    st.plotly_chart(
-        figures.draw_policy_table(table, best, theme.get_theme()),
-        key="fleet.policies",
-        theme=None,
-        config={"displayModeBar": False},
-        alt="cost of each policy against the references that it loses",
-    )
+    policy_table.draw_chart(table, best, "fleet.policies")
     st.html(_render(found, best))
     st.download_button(
         "Policies as CSV",
@@ -77,9 +68,8 @@ def _render(found: Sequence[PolicyCost], best: frozenset[str]) -> str:
             f"−{saved}" if each.usd > each.record_usd else saved,
             *(f"{row.lost:.1%}", f"{row.unsent:.1%}" if row.unsent else "0", f"{row.calls:.1f}"),
         )
-        star = '<b class="star">★</b> ' if row.policy in best else ""
-        link = f'<a href="/policies?policy={escape(row.policy)}" target="_self">{escape(row.policy)}</a>'
-        body += f"<tr><td>{star}{link}</td>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        name = policy_table.render_name(row.policy, best)
+        body += f"<tr><td>{name}</td>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     head = "".join(f'<th title="{escape(hint)}">{name}</th>' for name, hint in HEADS.items())
     many = max(each.row.sessions for each in found)
     return (

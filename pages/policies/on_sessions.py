@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
-from turnscope import TurnscopeError, figures
+from turnscope import TurnscopeError
 from turnscope.library import PolicyCatalog, index_queries
 from turnscope.library.policy_table import LEAST, MOST, PolicyRow, build_table, find_best, table_to_csv
 from turnscope.library.policy_table_job import PolicyTableJob, TableTask
 
-from pages.parts import cache, policies, registry, theme, widgets
+from pages.parts import cache, policies, policy_table, registry, widgets
 from pages.parts.formats import escape, format_usd, shorten
 
 NEWEST, MOST_LISTED, JOBS = 8, 400, 4
@@ -22,14 +22,13 @@ FIRST = (
     "clear-tool-results",
 )
 HEADS = {
-    "Policy": "★: no other one costs less and loses no more, or loses less and costs no more",
+    "Policy": policy_table.HINTS["Policy"],
     "Cost": "USD under the policy as a factor of what the records cost, with the prompt cache simulated",
-    "95 %": "the interval that 95 % of the draws of sessions with replacement lie in",
+    "95 %": policy_table.HINTS["95 %"],
     "No cache": "the same factor if nothing were cached",
-    "Lost": "references of later answers to what had left; answers are recorded, not made again",
+    "Lost": policy_table.HINTS["Lost"],
     "Peak": "the fullest window at the median session",
-    "Refused": "share of the requests that the provider would refuse",
-    "Calls": "summaries by a model, per 100 requests",
+    **{name: policy_table.HINTS[name] for name in ("Refused", "Calls")},
     "Growth": "the factor on longer sessions over that on shorter ones",
 }
 
@@ -127,13 +126,7 @@ def _draw_table(job: PolicyTableJob) -> None:
     table = build_table(job.rows)
     if table:
         best = find_best(table)
-        st.plotly_chart(
-            figures.draw_policy_table(table, best, theme.get_theme()),
-            key="table-chart",
-            theme=None,
-            config={"displayModeBar": False},
-            alt="cost of each policy against the references that it loses",
-        )
+        policy_table.draw_chart(table, best, "table-chart")
         st.html(_render_table(table, best))
         made = table_to_csv(table)
         st.download_button("Table as CSV", made, "policies.csv", "text/csv", icon=":material/download:", type="tertiary")
@@ -151,10 +144,9 @@ def _render_table(table: Sequence[PolicyRow], best: frozenset[str]) -> str:
             *(f"×{row.cost:.2f}", f"{row.low:.2f} to {row.high:.2f}", f"×{row.uncached:.2f}", f"{row.lost:.1%}"),
             *(f"{row.peak:.0%}", refused, f"{row.calls:.1f}", growth),
         )
-        star = '<b class="star">★</b> ' if row.policy in best else ""
-        link = f'<a href="/policies?policy={escape(row.policy)}" target="_self">{escape(row.policy)}</a>'
         chosen = ' class="ts-chosen"' if row.policy == policies.RECORDED else ""
-        body += f"<tr{chosen}><td>{star}{link}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        name = policy_table.render_name(row.policy, best)
+        body += f"<tr{chosen}><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     head = "".join(f'<th title="{escape(hint)}">{name}</th>' for name, hint in HEADS.items())
     many = f"{table[0].sessions:,} session{'' if table[0].sessions == 1 else 's'}"
     return (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.figures.charts import Theme, escape_label, style_ground
 from turnscope.palette import PALETTES
 
 
@@ -30,17 +30,8 @@ def draw_bars(
         marker={"color": palette["accent"], "line": {"width": 0}},
         hovertemplate=f"%{{x}}<br>%{{y:{ticks}}} {escape_label(unit)}<extra></extra>",
     )
-    figure.update_layout(
-        height=height,
-        bargap=0.18,
-        margin={"l": 58, "r": 10, "t": 8, "b": 40},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False,
-        showlegend=False,
-        font={"family": FONT, "size": 12, "color": palette["faint"]},
-        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
-    )
+    style_ground(figure, theme, height, "faint")
+    figure.update_layout(bargap=0.18, margin={"l": 58, "r": 10, "t": 8, "b": 40}, showlegend=False)
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, type="category", tickangle=0, automargin=True)
     return figure.update_yaxes(
         gridcolor=palette["free"], zeroline=False, fixedrange=True, nticks=4, tickformat=ticks, rangemode="tozero"

@@ -40,6 +40,7 @@ __all__ = [
     "draw_sawtooth",
     "list_legend",
     "number_axis",
+    "style_ground",
     "to_html",
 ]
 
@@ -434,6 +435,26 @@ def _style_figure(
     figure.update_yaxes(range=[0, columns.find_top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
     title = {"text": "request" if by == "requests" else "turn", "standoff": 8, "font": {"size": 12}}
     figure.update_xaxes(title=title, row=row, col=1)
+
+
+def style_ground(figure: go.Figure, theme: Theme, height: int, ink: str = "text") -> None:
+    """Style what all figures of one panel share: a ground that lets the page through, the font, the labels, no dragging.
+
+    Args:
+        figure: the figure.
+        theme: dark or light.
+        height: pixels.
+        ink: the colour of the font, by its name in the palette.
+    """
+    palette = PALETTES[theme]
+    figure.update_layout(
+        height=height,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False,
+        font={"family": FONT, "size": 12, "color": palette[ink]},
+        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
+    )
 
 
 def number_axis(figure: go.Figure, first: int, stop: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.figures.charts import Theme, escape_label, style_ground
 from turnscope.figures.policy_charts import COLOURS
 from turnscope.library.calculating import Outlook
 from turnscope.palette import PALETTES
@@ -147,16 +147,7 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
 
 
 def _style_figure(figure: go.Figure, theme: Theme, height: int) -> None:
-    palette = PALETTES[theme]
-    figure.update_layout(
-        height=height,
-        margin={"l": 64, "r": 10, "t": 8, "b": 40},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False,
-        legend={"orientation": "h", "y": -0.28},
-        font={"family": FONT, "size": 12, "color": palette["text"]},
-        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
-    )
+    style_ground(figure, theme, height)
+    figure.update_layout(margin={"l": 64, "r": 10, "t": 8, "b": 40}, legend={"orientation": "h", "y": -0.28})
     figure.update_xaxes(zeroline=False, fixedrange=True)
-    figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True)
+    figure.update_yaxes(gridcolor=PALETTES[theme]["free"], zeroline=False, fixedrange=True)

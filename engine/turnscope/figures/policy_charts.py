@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.figures.charts import Theme, escape_label, style_ground
 from turnscope.library.policy_table import PolicyRow
 from turnscope.numbering import format_request, number_request
 from turnscope.palette import PALETTES
@@ -454,18 +454,10 @@ def draw_losses(row: Row, theme: Theme = "dark", height: int = 150) -> go.Figure
 
 def _style_figure(figure: go.Figure, theme: Theme, height: int, bottom: int) -> None:
     """Colours, margins and axes of both figures. `bottom`: pixels below the axis."""
-    palette = PALETTES[theme]
-    figure.update_layout(
-        height=height,
-        margin={"l": 64, "r": 10, "t": 8, "b": bottom},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False,
-        font={"family": FONT, "size": 12, "color": palette["text"]},
-        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
-    )
+    style_ground(figure, theme, height)
+    figure.update_layout(margin={"l": 64, "r": 10, "t": 8, "b": bottom})
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, title="request", tickformat=",d")
-    figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True, rangemode="tozero")
+    figure.update_yaxes(gridcolor=PALETTES[theme]["free"], zeroline=False, fixedrange=True, rangemode="tozero")
 
 
 def _choose_requests(sizes: Sequence[int]) -> list[int]:

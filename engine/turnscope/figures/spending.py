@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.figures.charts import Theme, escape_label, style_ground
 from turnscope.library.index_queries import PICO_PER_USD, Spending
 from turnscope.palette import PALETTES
 
@@ -137,16 +137,7 @@ def _label_days(figure: go.Figure, days: Sequence[date]) -> None:
 
 
 def _style_figure(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
-    palette = PALETTES[theme]
-    figure.update_layout(
-        height=height,
-        margin={"l": 52, "r": 10, "t": 8, "b": 36},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False,
-        showlegend=False,
-        font={"family": FONT, "size": 12, "color": palette["faint"]},
-        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
-    )
+    style_ground(figure, theme, height, "faint")
+    figure.update_layout(margin={"l": 52, "r": 10, "t": 8, "b": 36}, showlegend=False)
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, type="date", tickangle=0)
-    figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True, nticks=4, tickformat=ticks)
+    figure.update_yaxes(gridcolor=PALETTES[theme]["free"], zeroline=False, fixedrange=True, nticks=4, tickformat=ticks)
