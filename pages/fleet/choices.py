@@ -16,8 +16,8 @@ from pages.parts.formats import shorten
 
 VIEWS = {
     "costs": "Costs",
-    "shapes": "Distributions",
-    "unlike": "Anomalies",
+    "distributions": "Distributions",
+    "anomalies": "Anomalies",
     "sessions": "Sessions",
     "policies": "Policies",
     "sql": "SQL",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from turnscope.fleet import queries
 
-from pages.fleet import choices, costs, distributions, policies, sessions, source, sql, unlike
+from pages.fleet import anomalies, choices, costs, distributions, policies, sessions, source, sql
 from pages.parts import header, theme, widgets
 
 SHEET = Path(__file__).parent / "browser" / "fleet.css"
 DRAW = {
     "costs": costs.draw,
-    "shapes": distributions.draw,
-    "unlike": unlike.draw,
+    "distributions": distributions.draw,
+    "anomalies": anomalies.draw,
     "sessions": sessions.draw,
     "policies": policies.draw,
     "sql": sql.draw,

@@ -76,7 +76,7 @@ def render_cache_cards(found: CacheMisses) -> str:
         ("Cost beyond reading", format_usd(whole.usd), share),
         ("Of pauses", format_usd(whole.idle_usd), f"{sum(row.cause == 'idle' for row in found.rows):,} idle misses"),
         ("Warm now", f"{len(found.warm):,}", "sessions"),
-        ("Not looked at", format_usd(found.aside), "subagents and other branches, all time"),
+        ("Not looked at", format_usd(found.off_path), "subagents and other branches, all time"),
     )
     return _render_cards("Cache misses", cards)
 

@@ -1,4 +1,4 @@
-"""What is unlike before in a fleet, against the median and its spread in plain Python; and the sessions worth opening."""
+"""Anomalies of a fleet, against the median and its spread in plain Python; and the sessions worth opening."""
 
 from __future__ import annotations
 

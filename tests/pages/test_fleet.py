@@ -136,7 +136,7 @@ def test_a_row_leads_to_what_lies_below_it(app: AppTest, fleet: Fleet, warehouse
 
 def test_distributions_policies_and_anomalies_are_drawn(app: AppTest, fleet: Fleet, warehouse: Warehouse) -> None:
     remember_fleet(fleet)
-    open_page(app, view="shapes")
+    open_page(app, view="distributions")
     assert len(app.get("plotly_chart")) == 3
     causes = queries.measure_distributions(warehouse, Selection()).causes
     for cause in causes:
@@ -144,7 +144,7 @@ def test_distributions_policies_and_anomalies_are_drawn(app: AppTest, fleet: Fle
     app.segmented_control(key="fleet.view").set_value("policies").run()
     for each in queries.list_policies(warehouse, Selection()):
         assert f"<td>×{each.row.cost:.3f}</td><td>{each.row.low:.3f} to {each.row.high:.3f}</td>" in read_html(app)
-    app.segmented_control(key="fleet.view").set_value("unlike").run()
+    app.segmented_control(key="fleet.view").set_value("anomalies").run()
     assert not app.exception
     assert "robust standard deviations" in read_html(app)
 

@@ -1,4 +1,4 @@
-"""What is unlike before in a fleet: a day's cost, a tool that fails more, a system prompt that changed what requests cost.
+"""Anomalies of a fleet: a day's cost, a tool that fails more, a system prompt that changed what requests cost.
 
 Each value is held against the median of earlier ones, in units of their spread: the median absolute deviation, times 1.4826,
 which is the standard deviation where values are normal (Iglewicz and Hoaglin, "How to detect and handle outliers", 1993, whose
@@ -53,7 +53,7 @@ Days = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A value that is unlike earlier ones.
+    """A value that stands out against earlier ones.
 
     Attributes:
         group, name: whose it is, such as `team` and "search"; of a day of everything "".
@@ -75,7 +75,7 @@ class Anomaly:
 
 
 def find_anomalies(warehouse: Warehouse, chosen: Selection, by: Group, most: int = 20) -> tuple[Anomaly, ...]:
-    """Find what is unlike before: days by the USD between, tools, and prompts, each by how far off they are.
+    """Find what stands out against earlier values: days by the USD between, tools, and prompts, each by how far off they are.
 
     Args:
         warehouse: the tables.

@@ -25,7 +25,7 @@ from turnscope.storage.library_index import (
     list_warm,
     read_version,
     search,
-    sum_aside,
+    sum_off_path,
 )
 from turnscope.views.cache_misses import MissRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
@@ -56,7 +56,7 @@ __all__ = [
     "search",
     "spread_misses",
     "spread_usage",
-    "sum_aside",
+    "sum_off_path",
     "sum_spending",
 ]
 

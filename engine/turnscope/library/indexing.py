@@ -252,7 +252,7 @@ def _build_line(
         warm_until=find_cold_time(trace),
         sent=int(view.prompts[-1]) if len(view) else 0,
         latest=_describe_latest(trace, view) if len(view) else "",
-        aside=_to_pico(None if view.total is None else view.total - (view.path_total or 0)),
+        off_path=_to_pico(view.bill.off_path.usd),
     )
 
 

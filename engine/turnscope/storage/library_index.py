@@ -39,7 +39,7 @@ from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 9  # count up when a table changes, or when rows are computed differently
+FORMAT = 10  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
@@ -58,7 +58,7 @@ create table sessions (id integer primary key, path text not null, entry text no
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
     size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
     curve text not null, warm_until real, sent integer not null, latest text not null,
-    aside integer, unique (path, entry));
+    off_path integer, unique (path, entry));
 create table misses (session integer not null, request integer not null, at real, cause text not null, tokens integer not null,
     pico integer, idle real, evidence text not null);
 create index misses_of on misses (session);
@@ -97,7 +97,7 @@ class IndexRow(Struct, frozen=True, gc=False):
     misses, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the requests, at most
     `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the provider holds
     the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt. `latest`: what fills it, a
-    `LatestRequest` as JSON; "" = there is no request. `aside`: the part of `pico` that subagents and other branches cost.
+    `LatestRequest` as JSON; "" = there is no request. `off_path`: the part of `pico` that subagents and other branches cost.
     """
 
     path: str
@@ -127,7 +127,7 @@ class IndexRow(Struct, frozen=True, gc=False):
     warm_until: float | None = None
     sent: int = 0
     latest: str = ""
-    aside: int | None = None
+    off_path: int | None = None
 
     @property
     def usd(self) -> float | None:
@@ -424,7 +424,9 @@ def list_misses(path: Path, sources: Iterable[str]) -> tuple[MissRow, ...]:
         return tuple(MissRow(*row) for row in db.execute(sql) if row[0] in wanted)
 
 
-def sum_aside(path: Path, sources: Iterable[str], accepts: Callable[[str, str], bool] = lambda _project, _tool: True) -> float:
+def sum_off_path(
+    path: Path, sources: Iterable[str], accepts: Callable[[str, str], bool] = lambda _project, _tool: True
+) -> float:
     """Add up the USD of subagents and branches, whose cache misses are not looked at.
 
     Args:
@@ -432,11 +434,11 @@ def sum_aside(path: Path, sources: Iterable[str], accepts: Callable[[str, str], 
         sources: Paths of the sources whose sessions count.
         accepts: Says by its project and its tool whether a session counts.
     """
-    sql = "select path, project, tool, aside from sessions where aside > 0"
+    sql = "select path, project, tool, off_path from sessions where off_path > 0"
     wanted = frozenset(sources)
     with _connect(path) as db:
         rows = [*db.execute(sql)]
-    found: int = sum(aside for source, project, tool, aside in rows if source in wanted and accepts(project, tool))
+    found: int = sum(off_path for source, project, tool, off_path in rows if source in wanted and accepts(project, tool))
     return found / PICO_PER_USD
 
 

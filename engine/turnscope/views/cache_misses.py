@@ -112,7 +112,7 @@ class CacheMisses:
         spent: What all requests of these sessions cost, in USD, for shares; 0 = no price is known.
         zone: The time zone of days and times; None = this machine's.
         now: The present time in seconds since the Unix epoch.
-        aside: USD of subagents and other branches, at any time, whose misses are not among the rows.
+        off_path: USD of subagents and other branches, at any time, whose misses are not among the rows.
     """
 
     by: Grouping
@@ -121,7 +121,7 @@ class CacheMisses:
     spent: float = 0.0
     zone: tzinfo | None = None
     now: float = 0.0
-    aside: float = 0.0
+    off_path: float = 0.0
 
     @property
     def groups(self) -> tuple[MissGroup, ...]:
@@ -154,7 +154,7 @@ class CacheMisses:
             "rows": _list_dicts(self._list_table(raw=True)),
             "total": {"misses": whole.misses, "tokens": whole.tokens, "usd": round(whole.usd, 6)},
             "spent_usd": round(self.spent, 6),
-            "not_looked_at_usd": round(self.aside, 6),
+            "not_looked_at_usd": round(self.off_path, 6),
             "warm": _list_dicts(self._list_warm(raw=True)),
         }
         return json.dumps(made, indent=2) + "\n"
@@ -171,8 +171,8 @@ class CacheMisses:
             lines += ["", f"{whole.misses:,} misses cost {format_usd(whole.usd)} beyond reading{share}."]
             name, advice = CAUSES[replace(self, by="causes").groups[0].name]
             lines.append(f"Most expensive: {name}. {advice}")
-            if self.aside:
-                lines.append(f"Subagents and other branches cost {format_usd(self.aside)} in all; theirs are not looked at.")
+            if self.off_path:
+                lines.append(f"Subagents and other branches cost {format_usd(self.off_path)} in all; theirs are not looked at.")
         if self.by != "warm" and self.warm:
             lines.append(f"{len(self.warm):,} sessions are still warm: `turnscope cache warm` lists them.")
         return "\n".join(lines)

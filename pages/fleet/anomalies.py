@@ -1,4 +1,4 @@
-"""What is unlike before: days, tools and prompts, with what is compared and how far off it is."""
+"""Days, tools and prompts that stand out against earlier ones, with what is compared and how far off it is."""
 
 from __future__ import annotations
 
