@@ -39,7 +39,8 @@ def find_chats_file() -> Path:
 
 def list_entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    files = _list_files(settings.read_path_to_open(), library.find_places())
+    places = library.find_places()
+    files = _list_files(settings.read_path_to_open(), [(title, place.folder, place.pattern) for title, place in places], places)
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
         more = _list_indexed(str(open_store().index_path), known_lines.read_version(open_store().index_path), files)
@@ -127,14 +128,13 @@ def index_stored() -> None:
         library.index_dropped(open_store())
 
 
-@st.cache_resource(
-    ttl=FOLDERS_SECONDS,
-    max_entries=4,
-    show_spinner=False,
-    hash_funcs={library.Place: lambda place: (place.folder, place.pattern)},
-)
-def _list_files(path: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
-    return registry.list_files(path, places)
+@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
+def _list_files(
+    path: Path | None,
+    named: list[tuple[str, Path, str]],  # noqa: ARG001 - what tells places apart, also those of packages
+    _places: tuple[tuple[str, library.Place], ...],
+) -> tuple[Entry, ...]:
+    return registry.list_files(path, _places)
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)

@@ -45,18 +45,18 @@ def render_usage(found: Usage) -> str:
         found: the usage.
     """
     lines = [*reversed(found.lines)] if found.period in ("daily", "weekly", "monthly") else [*found.lines]
-    top = max((line.usd or 0.0 for line in lines), default=0.0)
     heads = (NAMES[found.period], "requests", *HEADS, "USD", "share")
-    rows = [_list_usage(line, top) for line in lines[:MOST]]
+    rows = [_list_usage(line, found.total.usd or 0.0) for line in lines[:MOST]]
     if len(lines) > MOST:
         rows.append([f"{len(lines) - MOST:,} more in the file", *[""] * (len(heads) - 1)])
     rows.append(["all", *_list_usage(found.total, 0.0)[1:]])
     return _render_table(heads, rows, "usage-table")
 
 
-def _list_usage(line: UsageLine, top: float) -> list[str]:
-    share = 100 * (line.usd or 0.0) / top if top else 0.0
-    bar = f'<span class="usage-bar"><i style="width:{share:.1f}%"></i></span>' if top else ""
+def _list_usage(line: UsageLine, whole: float) -> list[str]:
+    """The cells of a line, with its share of the USD of all lines as a bar; 0 = without."""
+    share = 100 * (line.usd or 0.0) / whole if whole else 0.0
+    bar = f'<span class="usage-bar" title="{share:.0f} %"><i style="width:{share:.1f}%"></i></span>' if whole else ""
     usd = format_usd(line.usd) + ("+" if line.unpriced and line.usd is not None else "")
     name = shorten(" ".join(line.name.split()), 70, "head" if line.path else "tail")  # of a project the end says which it is
     shown = f'<span title="{escape(line.path or line.name)}">{escape(name)}</span>'
@@ -74,7 +74,7 @@ def render_cache_cards(found: CacheMisses) -> str:
     cards = (
         ("Cache misses", f"{whole.misses:,}", f"{format_tokens(whole.tokens)} tokens billed again"),
         ("Cost beyond reading", format_usd(whole.usd), share),
-        ("Of pauses", format_usd(whole.idle_usd), f"{sum(row.cause == 'idle' for row in found.rows):,} idle misses"),
+        ("Idle misses", format_usd(whole.idle_usd), f"{sum(row.cause == 'idle' for row in found.rows):,} after a pause"),
         ("Warm now", f"{len(found.warm):,}", "sessions"),
         ("Not looked at", format_usd(found.off_path), "subagents and other branches, all time"),
     )

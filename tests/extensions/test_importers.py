@@ -12,6 +12,7 @@ import turnscope
 from claude_log import Log
 from conftest import ROOT
 from formats import survives
+from streamlit.testing.v1 import AppTest
 from turnscope.errors import ImporterError, TurnscopeError, UnknownFormat
 from turnscope.extensions import list_problems
 from turnscope.library.indexing import read_sessions
@@ -21,6 +22,8 @@ from turnscope.reading.contents import list_entries
 from turnscope.reading.followers import follow
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path, find_suffixes
 from turnscope.settings import detect_machine
+
+from pages.parts import cache
 
 DIARY = ROOT / "tests" / "examples" / "plugin" / "turnscope_diary" / "diary.py"
 
@@ -229,6 +232,16 @@ def test_a_place_that_is_none_is_reported(place: str, user_importers: Path) -> N
     add(user_importers, f"sniff=sniff, read=read, finds=lambda machine: [{place}]")
     assert [path for importer, place in find_places(detect_machine()) if importer.package for path in place.paths()] == []
     assert len(list_problems()) == 1
+
+
+def test_the_app_lists_the_files_of_a_place(user_importers: Path, app: AppTest) -> None:
+    add(user_importers, "sniff=sniff, read=read, finds=lambda machine: [Place(Path.home(), '*.odd')]")
+    (Path.home() / "a.odd").write_text("anything")
+    app.run()
+    assert not app.exception
+    assert [entry.path.name for entry in cache.list_entries().values() if entry.path and entry.path.suffix == ".odd"] == [
+        "a.odd"
+    ]
 
 
 def test_a_follower_that_fails_later_is_an_error_of_ours(user_importers: Path, tmp_path: Path) -> None:

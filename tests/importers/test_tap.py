@@ -328,6 +328,8 @@ def test_the_tap_s_own_folder_is_among_the_places(tmp_path: Path) -> None:
     machine = Machine("linux", tmp_path, tmp_path, tmp_path, {"TURNSCOPE_DATA": str(tmp_path / "data")})
     (tmp_path / "data" / "tap").mkdir(parents=True)
     path = write(tmp_path / "data" / "tap" / "claude.jsonl")
+    with path.open("rb") as lines:  # a tap that nothing has passed yet
+        (path.parent / "empty.jsonl").write_bytes(lines.readline())
     assert [[*place.paths()] for importer, place in find_places(machine) if importer.name == "tap"] == [[path]]
 
 

@@ -9,7 +9,9 @@ because requests of all APIs come in one log.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -58,12 +60,20 @@ _PROMPTS = {"anthropic-messages": "messages", "openai-chat": "messages", "openai
 _SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
+def _has_calls(path: Path) -> bool:
+    """Whether a recording holds a call: a tap that nothing has passed yet has written its first line alone."""
+    with suppress(OSError), path.open("rb") as lines:
+        lines.readline()
+        return bool(lines.read(1))
+    return True  # whoever opens it says what is wrong
+
+
 def sniff(source: Source) -> int:
     return 100 if is_tap_log(source) else 0
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    yield Place(machine.find_folder(DATA_VARIABLE, machine.data / "turnscope") / "tap", "*.jsonl")
+    yield Place(machine.find_folder(DATA_VARIABLE, machine.data / "turnscope") / "tap", "*.jsonl", holds_session=_has_calls)
 
 
 def list_entries(source: Source) -> Iterator[Entry]:

@@ -96,7 +96,7 @@ class _Guard:
         return self.ask("finds", lambda: [self.guard_place(place) for place in self.importer.finds(machine)], [])
 
     def guard_place(self, place: Place) -> Place:
-        return _GuardedPlace(Path(place.folder), str(place.pattern), self.part_of, self)
+        return _GuardedPlace(Path(place.folder), str(place.pattern), self.part_of, place.holds_session, self)
 
     def related(self, source: Source) -> Iterable[Source]:
         return self.ask("related", lambda: [check_type(file, Source) for file in self.importer.related(source)], [])

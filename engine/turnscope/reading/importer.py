@@ -16,20 +16,26 @@ def _open_itself(path: Path) -> Path:
     return path
 
 
+def _accept_all(_path: Path) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A folder in which a tool keeps its sessions, and the pattern of their files.
 
-    `part_of`: as in `Importer`, where the files that match are parts of sessions.
+    `part_of`: as in `Importer`, where the files that match are parts of sessions. `holds_session`: whether a file that matches
+    is one, where it may lie there and be none yet.
     """
 
     folder: Path
     pattern: str
     part_of: Callable[[Path], Path] = _open_itself
+    holds_session: Callable[[Path], bool] = _accept_all
 
     def paths(self) -> Iterator[Path]:
-        """List the paths under which its sessions open. None is read."""
-        return iter(dict.fromkeys(map(self.part_of, self.folder.glob(self.pattern))))
+        """List the paths under which its sessions open. None is parsed."""
+        return iter(dict.fromkeys(map(self.part_of, filter(self.holds_session, self.folder.glob(self.pattern)))))
 
 
 def _list_one(source: Source) -> Iterator[Entry]:
