@@ -428,7 +428,7 @@ IMPORTER = Importer(
     list_entries,
     find_places,
     suffixes=(".jsonl",),
-    version=2,
+    version=3,
     wants="`turnscope_tap` in its first line",
     right="every request as it was sent; answers as far as they came; sessions joined, subagents and side requests apart",
 )

@@ -74,7 +74,7 @@ class Conversation:
             call, about = sent.call, dict(sent.call.about)
             if call.error:
                 line.builder.add_note("warning", call.line, f"the request was not answered: {call.error}")
-                about.setdefault("stop_reason", "error")
+                about["stop_reason"] = about.get("stop_reason") or "error"
             line.learn(sent.believed, call.reasons)
             line.add_request(sent.body, sent.answer, **about)
         for message in after:

@@ -18,6 +18,14 @@ DELTAS = {
     "input_json_delta": ("partial_json", "input"),
 }
 
+# What a delta of a response adds to its item: type of the event -> (key in the item, type of the part there).
+ITEM_DELTAS = {
+    "response.output_text.delta": ("content", "output_text"),
+    "response.reasoning_text.delta": ("content", "reasoning_text"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_text"),
+}
+ITEM_PARTS = ("content", "summary", "arguments")
+
 
 def parse_events(text: str) -> Iterator[dict[str, Any]]:
     """Parse the JSON objects of a stream of server-sent events."""
@@ -162,16 +170,47 @@ def _add_converse(block: dict[str, Any], delta: dict[str, Any]) -> None:
 def join_response(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Join the events of a stream into a response of OpenAI's API; None where none was created.
 
-    Its last event holds all of it. A stream that broke off has the items that were done.
+    Its last event holds all of it. A stream that broke off has the items that were done, and what came of the others.
     """
     begun: dict[str, Any] | None = None
-    items: list[Any] = []
+    items: dict[Any, Any] = {}
+    open_ones: dict[Any, dict[str, Any]] = {}
     for event in stream:
-        response = event.get("response")
-        if event.get("type") in ("response.completed", "response.incomplete", "response.failed") and isinstance(response, dict):
-            return response if response.get("output") else {**response, "output": items}
-        if event.get("type") == "response.created" and isinstance(response, dict):
+        kind, response, item = event.get("type"), event.get("response"), event.get("item")
+        if kind in ("response.completed", "response.incomplete", "response.failed") and isinstance(response, dict):
+            return response if response.get("output") else {**response, "output": [*items.values()]}
+        at = _find_item(event)
+        if kind == "response.created" and isinstance(response, dict):
             begun = response
-        elif event.get("type") == "response.output_item.done":
-            items.append(event.get("item"))
-    return None if begun is None else {**begun, "output": items, "status": "interrupted"}
+        elif kind == "response.output_item.added" and isinstance(item, dict):
+            open_ones[at] = dict(item)
+        elif kind == "response.output_item.done":
+            open_ones.pop(at, None)
+            items[at] = item
+        elif at in open_ones:
+            _add_to_item(open_ones[at], event)
+    if begun is None:
+        return None
+    output = [*items.values(), *(one for one in open_ones.values() if any(one.get(key) for key in ITEM_PARTS))]
+    return {**begun, "output": output, "status": "interrupted"}
+
+
+def _find_item(event: dict[str, Any]) -> Any:
+    """What tells the item of an event from the others: its place, else its id."""
+    at, item = event.get("output_index"), event.get("item")
+    named = item.get("id") if isinstance(item, dict) else event.get("item_id")
+    return at if isinstance(at, int) else as_text(named)
+
+
+def _add_to_item(item: dict[str, Any], event: dict[str, Any]) -> None:
+    kind, delta = as_text(event.get("type")), as_text(event.get("delta"))
+    if kind == "response.function_call_arguments.delta":
+        item["arguments"] = as_text(item.get("arguments")) + delta
+    elif kind in ITEM_DELTAS:
+        key, name = ITEM_DELTAS[kind]
+        parts = [one for one in item[key] if isinstance(one, dict)] if isinstance(item.get(key), list) else []
+        at = _find_index(event.get("content_index", event.get("summary_index")), 0)
+        if not 0 <= at < len(parts):
+            parts = [*parts, {"type": name, "text": ""}]
+        last = parts[min(at, len(parts) - 1)]
+        item[key] = [{**one, "text": as_text(one.get("text")) + delta} if one is last else one for one in parts]
