@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
+from turnscope.ports.cline_sdk.files import find_touched_files
+from turnscope.ports.cline_sdk.messages import Message
+from turnscope.rules.cline_sdk import summarise_before_cut
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
 from turnscope.views.parameters import apply_changes
@@ -71,6 +76,19 @@ def test_what_was_billed_above_the_estimate_lowers_the_trigger() -> None:
     dear = find_compactions(make_plans("cline-sdk-basic", read_files(45, 7_000, billed=10**6)))
     assert plain == [43]
     assert dear[0] == 11
+
+
+def test_a_summary_is_counted_once_and_not_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of what it replaced are all calls since the session began, so reading them takes longer and longer."""
+    read, find = list[int](), find_touched_files
+
+    def find_and_note(messages: Sequence[Message]) -> dict[str, list[str]]:
+        read.append(len(messages))
+        return find(messages)
+
+    monkeypatch.setattr(summarise_before_cut, "find_touched_files", find_and_note)
+    made = find_compactions(make_plans("cline-sdk", read_files(150, 7_000)))
+    assert 1 <= len(read) <= len(made) < 10
 
 
 def test_definitions_of_tools_count_where_the_log_holds_none() -> None:

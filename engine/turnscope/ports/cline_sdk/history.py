@@ -35,6 +35,7 @@ class History(NamedTuple):
     static: tuple[int, ...]  # of system prompt and tools, before each static address
     begins: tuple[int, ...]  # numbers of answers and typed messages: a summary ends before one of them
     prompts: tuple[int, ...]  # numbers of typed messages
+    summaries: dict[tuple[int, str], int]  # tokens of each summary, by the messages that it replaced and its text
 
 
 @memoize
@@ -60,6 +61,7 @@ def read_history(session: Session, index: Index) -> History:
         tuple(accumulate(static, initial=0)),
         tuple(number for number, row in enumerate(rows) if row.role in ("user", "assistant")),
         prompts,
+        {},
     )
 
 

@@ -61,8 +61,11 @@ def _count_summary(found: History, old: Piece | None, first: int) -> int:
     text = get_summary(old) if old else ""
     if not text:
         return 0
-    about = {"summary": text, "details": find_touched_files(found.messages[:first]), "tokensBefore": 100_000}
-    return port.count_tokens({"id": "", "role": "user", "content": [{"type": "text", "text": text}], "metadata": about})
+    if (first, text) not in found.summaries:  # every request until the next compaction asks again
+        about = {"summary": text, "details": find_touched_files(found.messages[:first]), "tokensBefore": 100_000}
+        message = {"id": "", "role": "user", "content": [{"type": "text", "text": text}], "metadata": about}
+        found.summaries[first, text] = port.count_tokens(message)
+    return found.summaries[first, text]
 
 
 def _find_cut(found: History, first: int, there: int, most: int) -> int:
