@@ -252,6 +252,19 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture
+def indexing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources are indexed by this process, by the function that a worker calls: to start one takes longer than all the rest."""
+    from turnscope.library.index_job import IndexJob
+    from turnscope.library.indexing import index_source
+
+    def feed(job: IndexJob) -> None:
+        while (task := job._take_task()) is not None:
+            job._record(index_source(Path(task[0]), Path(task[1]), task[2]))
+
+    monkeypatch.setattr(IndexJob, "_feed", feed)
+
+
 def make_environment(folder: Path) -> dict[str, str]:
     """Environment variables that keep the app inside `folder`, which gets a `home` and a `data` folder."""
     for name in ("home", "data"):

@@ -43,6 +43,7 @@ KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "azure": ("AZURE_OPENAI_API_KEY",),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
 }
+_USER = re.compile(r"(\b\w[\w+.-]*://)[^/]*@")  # the name and password in an address
 # The address of a resource of Azure OpenAI.
 AZURE_VARIABLE = "AZURE_OPENAI_ENDPOINT"
 
@@ -110,6 +111,11 @@ def read_conversation_header() -> str:
     """Read the name of the header that names a chat on each of its requests; "" = no header."""
     header = os.environ.get(HEADER_VARIABLE, "").strip() or "X-Conversation-Id"
     return header if header.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", header) else ""
+
+
+def hide_user(address: str) -> str:
+    """An address without its name and password, so that it can be shown or stored."""
+    return _USER.sub(r"\1", address)
 
 
 @dataclass(frozen=True, slots=True)

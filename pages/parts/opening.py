@@ -218,19 +218,16 @@ def _build_shown(entry: Entry, main: OpenedSession, number: int) -> ShownSession
 def _iter_parts(main: OpenedSession) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
     yield Part(0, "Main session", lambda: main)
-    for number, (depth, of, fork, own) in enumerate(iter_descendants(main.session), 1):
-        indent = "– " * depth
+    for number, below in enumerate(iter_descendants(main.session), 1):
+        depth, of, fork, own = below
+        label = f"{'– ' * depth}{below.name}"
         if fork < 0:
-            yield Part(number, f"{indent}Subagent: {_name_part(own, len(own.requests))}", partial(_open_part, main.key, own))
+            yield Part(number, f"{label} ({len(own.requests)} requests)", partial(_open_part, main.key, own))
         else:
-            label = f"{indent}Branch: {_name_part(own, of.count_branch_requests(fork))}"
+            label = f"{label} ({of.count_branch_requests(fork)} requests)"
             parted = sum(request.stop <= of.forks[fork].start for request in of.requests)
             says = next((block.text for block in own.blocks if block.text.strip()), own.title)
             yield Part(number, label, partial(_open_branch, main, of, fork), parted, says[:200])
-
-
-def _name_part(session: Session, requests: int) -> str:
-    return f"{session.title or session.id} ({requests} requests)"
 
 
 def _open_branch(main: OpenedSession, session: Session, number: int) -> OpenedSession:

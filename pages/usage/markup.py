@@ -76,7 +76,6 @@ def render_cache_cards(found: CacheMisses) -> str:
         ("Cost beyond reading", format_usd(whole.usd), share),
         ("Idle misses", format_usd(whole.idle_usd), f"{sum(row.cause == 'idle' for row in found.rows):,} after a pause"),
         ("Warm now", f"{len(found.warm):,}", "sessions"),
-        ("Not looked at", format_usd(found.off_path), "subagents and other branches, all time"),
     )
     return _render_cards("Cache misses", cards)
 
@@ -113,7 +112,8 @@ def render_misses(misses: Sequence[MissRow], links: Mapping[MissRow, str]) -> st
     """
     rows = []
     for row in select_most_expensive(misses):
-        name = f"{shorten(row.title or PurePath(row.path).name, 50)}, request {format_request(row.request)}"
+        part = f", {shorten(row.part_name, 50)}" if row.part else ""
+        name = f"{shorten(row.title or PurePath(row.path).name, 50)}{part}, request {format_request(row.request)}"
         shown = f'<a href="{escape(links[row])}" target="_self">{escape(name)}</a>' if row in links else escape(name)
         pause = format_duration(row.idle) if row.idle else ""
         cause = CAUSES[row.cause if row.cause in CAUSES else "unknown"][0]

@@ -35,13 +35,12 @@ SPANS = {"": "All time", "30": "30 days", "7": "7 days", "1": "Today"}
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What the index holds of the user's sessions; samples are nobody's cost. `off_path`: USD of what has no misses in it."""
+    """What the index holds of the user's sessions; samples are nobody's cost."""
 
     usage: tuple[UsageRow, ...]
     misses: tuple[MissRow, ...]
     sources: frozenset[str]
     sessions: int
-    off_path: float
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
@@ -54,7 +53,6 @@ def _read_rows(path: str, version: tuple[int, ...]) -> _Rows:  # noqa: ARG001  w
         index_queries.list_misses(index, sources),
         sources,
         len(listed),
-        index_queries.sum_off_path(index, sources),
     )
 
 
@@ -141,7 +139,7 @@ def _draw_cache(rows: _Rows, since: date | None) -> None:
     misses = select(rows.misses, lambda _row: True, begin)
     warm = index_queries.list_warm(cache.open_store().index_path, rows.sources, now)
     spent = sum_usage(rows.usage, "models", since=since).total.usd or 0.0
-    found = CacheMisses("causes", misses, warm, spent, None, now, rows.off_path)
+    found = CacheMisses("causes", misses, warm, spent, None, now)
     st.html(markup.render_cache_cards(found))
     if misses:
         st.html('<h2 class="ts-section">Cost of cache misses over time <small class="ts-small ts-faint">by cause</small></h2>')
@@ -155,7 +153,7 @@ def _draw_cache(rows: _Rows, since: date | None) -> None:
         st.html(markup.render_causes(found))
         st.html(markup.render_misses(misses, _link_misses(misses)))
         _draw_download(
-            CacheMisses("misses", misses, warm, spent, None, now, rows.off_path).to_csv(),
+            CacheMisses("misses", misses, warm, spent, None, now).to_csv(),
             "cache-misses.csv",
             "usage.misses.csv",
         )
@@ -169,7 +167,8 @@ def _link_misses(misses: Sequence[MissRow]) -> dict[MissRow, str]:
     found = {}
     for row in markup.select_most_expensive(misses):
         if entry := cache.find_entry_at(row.path):
-            found[row] = f"/start?session={(entry.select(row.entry) if row.entry else entry).id}&request={row.request}"
+            part = f"&part={row.part}" if row.part else ""
+            found[row] = f"/start?session={(entry.select(row.entry) if row.entry else entry).id}{part}&request={row.request}"
     return found
 
 

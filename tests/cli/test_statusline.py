@@ -94,7 +94,9 @@ def test_what_is_older_than_the_transcript_is_marked(transcript: Path, data_fold
     assert find_values(describe(transcript), data_folder)["session"].endswith("+")
 
 
-def test_the_day_is_that_of_usage(transcript: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_day_is_that_of_usage(
+    transcript: Path, data_folder: Path, indexing_here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     today = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     for name in ("two", "three"):
         log = Log(session=name)

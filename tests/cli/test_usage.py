@@ -21,6 +21,7 @@ from turnscope.cli.indexed import find_index
 from turnscope.library import index_job
 from turnscope.storage.database import StorageError
 
+pytestmark = pytest.mark.usefixtures("indexing_here")
 DAY = "2026-01-02"
 
 

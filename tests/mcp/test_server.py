@@ -1,4 +1,4 @@
-"""Each tool of `turnscope mcp`, called by a client of the SDK over standard input and output."""
+"""Each tool of `turnscope mcp`, called by a client of the SDK: once over standard input and output, else in this process."""
 
 from __future__ import annotations
 
@@ -52,14 +52,19 @@ def save(log: Log, home: Path, name: str, folder: Path) -> Path:
     return path
 
 
-def ask(project: Path, calls: Calls, *arguments: str) -> Iterator[tuple[bool, Any]]:
+def start(project: Path) -> Any:
+    """The command as a process."""
+    command = ["-m", "turnscope", "mcp", "--project", str(project)]
+    return mcp.stdio_client(mcp.StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ)))
+
+
+def ask(project: Path, calls: Calls, session: str = "", server: Any = None) -> Iterator[tuple[bool, Any]]:
     """Call tools; gives of each whether it failed, and its answer."""
+    from turnscope.mcp.server import build_server
 
     async def run() -> list[tuple[bool, Any]]:
-        command = ["-m", "turnscope", "mcp", "--project", str(project), *arguments]
-        server = mcp.StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
         found: list[tuple[bool, Any]] = []
-        async with mcp.Client(mcp.stdio_client(server)) as client:
+        async with mcp.Client(server or build_server(project, session)) as client:
             listed = (await client.list_tools()).tools
             assert all(tool.annotations.read_only_hint for tool in listed)
             for name, given in calls:
@@ -74,7 +79,7 @@ def ask(project: Path, calls: Calls, *arguments: str) -> Iterator[tuple[bool, An
 def test_answers_are_those_of_the_app(project: Path, home: Path) -> None:
     view = turnscope.overview(turnscope.load(next(home.rglob("s1.jsonl"))))
     calls: Calls = [("context_fill", {}), ("cost_so_far", {}), ("removable_results", {}), ("compaction_losses", {})]
-    (_, fill), (_, cost), (_, spare), (_, cuts) = ask(project, calls)
+    (_, fill), (_, cost), (_, spare), (_, cuts) = ask(project, calls, server=start(project))
     assert (fill["session"], fill["request"], fill["prompt_tokens"]) == ("s1", 4, view.get_prompt(3))
     assert fill["fill"] == pytest.approx(float(view.fill[3]), abs=1e-4)
     assert sum(fill["parts"].values()) == view.get_prompt(3)
@@ -107,7 +112,7 @@ def test_a_text_that_left_is_found_and_given_back(project: Path, home: Path) -> 
     assert hit["address"] in {at for item in lost["addresses"] for at in item["addresses"]}
     assert "We read a file." in lost["what_was_lost"]
     calls = [("read_block", {"address": hit["address"]}), ("read_block", {"address": hit["address"], "offset": CHARACTERS})]
-    (_, text), (_, rest) = ask(project, calls, "--session", "s2")
+    (_, text), (_, rest) = ask(project, calls, "s2")
     assert text["text"].startswith(f"before {SECRET} after")
     assert (len(text["text"]), text["next_offset"], rest["next_offset"]) == (CHARACTERS, CHARACTERS, None)
     assert len(text["text"] + rest["text"]) == text["characters"]

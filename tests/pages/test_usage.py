@@ -19,6 +19,7 @@ from pages.usage import markup
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
+pytestmark = pytest.mark.usefixtures("indexing_here")
 HOSTILE = '<img src=x onerror="window.pwned=1">'
 
 

@@ -35,7 +35,7 @@ from turnscope.session.model import JSON, Session, Usage
 from turnscope.storage.threads import Threads
 from turnscope.telemetry import names, trace_turn
 from turnscope.telemetry.chats import trace_requests
-from turnscope.telemetry.export import Exporter, write_spans
+from turnscope.telemetry.export import CONVERSATIONS, Exporter, PromptRuns, write_spans
 from turnscope.telemetry.replays import Wanted, iter_spans
 from turnscope.telemetry.spans import split_tokens
 
@@ -160,6 +160,46 @@ def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Sess
     write_spans(tmp_path / "replay.jsonl", iter_spans(turnscope.replay(session, "last-5-pairs")))
     text = (tmp_path / "replay.jsonl").read_text()
     assert not any(block.text[:40] in text for block in session.blocks if len(block.text) >= 40)
+
+
+def test_a_chat_tells_each_message_once_also_where_another_process_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    exporting = Exporter(settings.Telemetry(path))
+    with let_go(OfflineServer()) as server:
+        chat, threads = hold_chat(server, tmp_path, "keep-everything", 4, exporting)
+        exporting.close()
+        begun = [about(span) for span in lines(path)]
+        again = Exporter(settings.Telemetry(path))
+        for text in ("And now?", "And then?"):
+            assert [*trace_requests(lambda chat, text=text: chat.send(text), again, content=True)(chat)]
+        again.close()
+    told = [one for one in map(about, lines(path)) if names.PROMPT_START in one]
+    runs = list(dict.fromkeys(one[names.PROMPT_RUN] for one in told))
+    assert [runs.index(one[names.PROMPT_RUN]) for one in told] == sorted(runs.index(one[names.PROMPT_RUN]) for one in told)
+    assert {one[names.PROMPT_RUN] for one in begun if names.PROMPT_RUN in one} == {runs[0]}
+    assert len(runs) == 2
+    for run in runs:
+        mine = [one for one in told if one[names.PROMPT_RUN] == run]
+        numbers = [int(one[names.PROMPT_START]) for one in mine]
+        counts = [len(json.loads(one.get(names.INPUT, "[]"))) + 1 for one in mine]
+        assert numbers == [sum(counts[:n]) for n in range(len(mine))], "each message has one number"
+        assert sum(names.SYSTEM in one for one in mine) == 1
+    stored, back = threads.load(chat.live_session.session.id), turnscope.load(path)
+    assert list_asked(turnscope.replay(back).plans, back) == list_asked(turnscope.replay(stored).plans, stored)
+
+
+def test_what_is_lost_is_told_again() -> None:
+    runs = PromptRuns()
+    first = runs.find("c", 0)
+    assert runs.find("c", 1) is first
+    assert runs.find("d", 1) is not first
+    assert runs.find("c", 1) is not first, "it went back to a request that was told"
+    now = runs.find("c", 2)
+    runs.forget()
+    assert runs.find("c", 3) is not now
+    for n in range(CONVERSATIONS):
+        runs.find(f"c{n}", 0)
+    assert len(runs._known) == CONVERSATIONS
 
 
 def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,14 @@ def received() -> otlp_server.Received:
     with otlp_server.serve() as server:
         assert main(["trace", str(SAMPLE), "--endpoint", server.url, "--header", "x-project=7", "--content"]) == 0
     return server
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> str:
+    log = Log()
+    log.user("a question")
+    log.answer("m1", "an answer", usage=(10, 200, 0, 4))
+    return str(log.save(tmp_path / "s1.jsonl"))
 
 
 def select(spans: list[Any], operation: str) -> list[dict[str, Any]]:
@@ -67,6 +76,27 @@ def test_a_server_that_refuses_is_an_error(capsys: pytest.CaptureFixture[str]) -
     assert main(["trace", str(SAMPLE)]) == 2
     assert "--endpoint" in capsys.readouterr().err
     assert main(["trace", str(SAMPLE), "--endpoint", server.url, "--header", "no header"]) == 2
+
+
+@pytest.mark.parametrize("address", ["http://me:s3cret@", "http://me:s3c/ret@", "http://me:s3cret@me:x@"])
+def test_a_password_in_an_address_is_not_shown(
+    address: str, short: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    with otlp_server.serve(401) as server:
+        assert main(["trace", short, "--endpoint", server.url.replace("http://", address)]) == 2
+    said = capsys.readouterr()
+    assert "did not take the spans" in said.err
+    assert not {"s3c", "s3cret"} & set(re.split(r"\W+", said.out + said.err))
+
+
+def test_a_password_reaches_the_server_alone(short: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with otlp_server.serve() as server:
+        assert main(["trace", short, "--endpoint", server.url.replace("http://", "http://me:s3cret@")]) == 0
+    assert {head["authorization"] for _, head, _ in server.messages} == {"Basic bWU6czNjcmV0"}
+    said = capsys.readouterr().out
+    assert f"at {server.url}" in said
+    assert "s3cret" not in said
 
 
 def test_costs_are_ours_to_the_cent(received: otlp_server.Received) -> None:

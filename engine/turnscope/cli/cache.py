@@ -44,8 +44,7 @@ def command(by: Grouping, paths: tuple[Path, ...], as_json: bool, as_csv: bool, 
     spent = sum_usage(library_index.list_usage(index, sources), "models", **(chosen | days)).total.usd or 0.0
     warm = library_index.list_warm(index, sources, now)
     indexed.note_unread(index, sources)
-    off_path = library_index.sum_off_path(index, sources, accepts)
-    write_rows(CacheMisses(by, rows, warm, spent, zone, now, off_path), as_json=as_json, as_csv=as_csv)
+    write_rows(CacheMisses(by, rows, warm, spent, zone, now), as_json=as_json, as_csv=as_csv)
     return 0
 
 

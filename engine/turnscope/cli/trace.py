@@ -93,7 +93,7 @@ def command(
             from turnscope.telemetry import sending  # only who sends waits for it
 
             sending.send_spans(spans, endpoint, headers)
-    where = " and ".join([*([f"in {target}"] if target else []), *([f"at {endpoint or 'the server'}"] if sends else [])])
+    where = " and ".join([*([f"in {target}"] if target else []), *([f"at {export.name_server(endpoint)}"] if sends else [])])
     click.echo(f"{count:,} spans of {_count_requests(session, chosen.name):,} requests are {where}")
     if untimed := sum(request.sent_at is None for request in session.requests):
         output.note(f"The log has no time of {untimed:,} requests: their spans are a millisecond apart, and marked as untimed.")

@@ -25,7 +25,6 @@ from turnscope.storage.library_index import (
     list_warm,
     read_version,
     search,
-    sum_off_path,
 )
 from turnscope.views.cache_misses import MissRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
@@ -56,7 +55,6 @@ __all__ = [
     "search",
     "spread_misses",
     "spread_usage",
-    "sum_off_path",
     "sum_spending",
 ]
 

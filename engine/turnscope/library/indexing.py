@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from turnscope.library import session_summary
 from turnscope.library.joining import join_session, join_thread
 from turnscope.library.loading import pause_gc
 from turnscope.library.opening import count_session, replay
+from turnscope.library.path_breaks import PathBreak, find_path_breaks, sum_missed
 from turnscope.library.store import stamp_source
 from turnscope.planning.trace import Trace
 from turnscope.reading import claims, contents
@@ -48,7 +49,7 @@ from turnscope.storage.library_index import (
     LatestRequest,
     Problem,
 )
-from turnscope.views.cache_breaks import CacheBreak, find_breaks, find_cold_time
+from turnscope.views.cache_breaks import find_cold_time
 from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
 from turnscope.views.request_summary import summarize_request
@@ -207,23 +208,22 @@ def build_entry(session: Session, source: Source, where: str, entry: str, title:
     """
     trace = replay(session, ledger=count_session(session))
     view = build_overview(trace)
-    missed = find_breaks(trace)
+    missed = find_path_breaks(trace)
     line = _build_line(trace, view, missed, source=source, where=where, entry=entry, tool=title.partition(" (")[0])
     return IndexedSession(
         line,
         tuple(_list_billed(trace, view, first)),
         tuple(_count_cuts_by_day(view, first)),
         tuple(_iter_texts(session)),
-        tuple(_build_miss(view, miss) for miss in missed if miss.request >= first),
+        tuple(_build_miss(found) for found in missed if found.part or found.miss.request >= first),
     )
 
 
 def _build_line(
-    trace: Trace, view: Overview, missed: Sequence[CacheBreak], source: Source, where: str, entry: str, tool: str
+    trace: Trace, view: Overview, missed: tuple[PathBreak, ...], source: Source, where: str, entry: str, tool: str
 ) -> IndexRow:
     session, fill = trace.session, view.fill[~np.isnan(view.fill)]
     times = [float(at) for at in view.sent_at if not np.isnan(at)]
-    priced = [miss.usd for miss in missed if miss.usd is not None]
     return IndexRow(
         path=where,
         entry=entry,
@@ -247,12 +247,11 @@ def _build_line(
         good=sum(rating == "up" for rating in session.recorded.ratings.values()),
         rated=sum(rating in ("up", "down") for rating in session.recorded.ratings.values()),
         misses=len(missed),
-        missed=_to_pico(sum(priced, Decimal())) if priced else None,
+        missed=_to_pico(sum_missed(missed)),
         curve=_draw_curve(view),
         warm_until=find_cold_time(trace),
         sent=int(view.prompts[-1]) if len(view) else 0,
         latest=_describe_latest(trace, view) if len(view) else "",
-        off_path=_to_pico(view.bill.off_path.usd),
     )
 
 
@@ -278,11 +277,19 @@ def _describe_latest(trace: Trace, view: Overview) -> str:
     return msgspec.json.encode(latest).decode()
 
 
-def _build_miss(view: Overview, miss: CacheBreak) -> IndexedMiss:
-    at = float(view.sent_at[miss.request])
-    pico = _to_pico(miss.usd)
+def _build_miss(found: PathBreak) -> IndexedMiss:
+    miss, request = found.miss, found.request
     return IndexedMiss(
-        miss.request, None if np.isnan(at) else at, miss.cause, miss.rebilled_tokens, pico, miss.idle, miss.evidence
+        uid=request.id,
+        part=found.part,
+        part_name=found.name,
+        request=miss.request,
+        at=request.sent_at if _format_day(request.sent_at) else None,
+        cause=miss.cause,
+        tokens=miss.rebilled_tokens,
+        pico=_to_pico(miss.usd),
+        idle=miss.idle,
+        evidence=miss.evidence,
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from turnscope.errors import TurnscopeError
+from turnscope.library.path_breaks import find_path_breaks, sum_missed
 from turnscope.library.store import OpenedSession
 from turnscope.numbering import format_request, number_request
 from turnscope.views import text_search, window_cut_text, window_cuts
-from turnscope.views.cache_breaks import find_breaks, find_cold_time
+from turnscope.views.cache_breaks import find_cold_time
 from turnscope.views.detail import build_detail
 from turnscope.views.overview import LABELS
 from turnscope.views.removable_results import find_removable_results
@@ -131,7 +132,7 @@ def read_block(opened: OpenedSession, address: int, offset: int = 0) -> dict[str
 def describe_cost(opened: OpenedSession) -> dict[str, Any]:
     """Say what the session cost so far, with its subagents and branches, and what cache misses cost of it."""
     trace, view = opened.trace, opened.overview
-    missed = find_breaks(trace)
+    missed = find_path_breaks(trace)
     usages = [request.usage for request in opened.session.requests if request.usage]
     return {
         **_name(opened),
@@ -146,7 +147,7 @@ def describe_cost(opened: OpenedSession) -> dict[str, Any]:
             "output": int(view.answers.sum()),
         },
         "cache_misses": len(missed),
-        "usd_of_cache_misses": _round(sum(miss.usd for miss in missed if miss.usd is not None)),
+        "usd_of_cache_misses": _round(sum_missed(missed) or 0),
         "cache_warm_until": find_cold_time(trace),
     }
 

@@ -12,6 +12,7 @@ from turnscope.reading.trace_spans import TraceSpan
 from turnscope.session.model import JSON
 
 CONVERSATION, REQUEST = "gen_ai.conversation.id", "turnscope.request"  # see `telemetry.names`
+RUN = "turnscope.prompt.run"  # sets numbers apart where a conversation was told by several processes
 START, MESSAGES, MARKS = "turnscope.prompt.start", "turnscope.prompt.messages", "turnscope.prompt.marks"
 HEADS = {"turnscope.prompt.system": "gen_ai.system_instructions", "turnscope.prompt.tools": "gen_ai.tool.definitions"}
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -20,10 +21,10 @@ MAX_NUMBERS = 1_000_000  # messages of one prompt; a trace that names more is da
 
 def restore_prompts(spans: Sequence[TraceSpan]) -> int:
     """Give every span the whole prompt of its request. Gives how many lack a part, because its span is not there."""
-    conversations: dict[str, list[TraceSpan]] = defaultdict(list)
+    conversations: dict[tuple[str, str], list[TraceSpan]] = defaultdict(list)
     for span in spans:
         if isinstance(span.attributes.get(START), int):
-            conversations[as_text(span.attributes.get(CONVERSATION))].append(span)
+            conversations[as_text(span.attributes.get(CONVERSATION)), as_text(span.attributes.get(RUN))].append(span)
     return sum(_restore(own) for own in conversations.values())
 
 

@@ -55,6 +55,11 @@ class Descendant(NamedTuple):
     fork: int
     own: Session
 
+    @property
+    def name(self) -> str:
+        """What it is, and its title."""
+        return f"{'Branch' if self.fork >= 0 else 'Subagent'}: {self.own.title or self.own.id}"
+
 
 def iter_descendants(session: Session) -> Iterator[Descendant]:
     """Iterate over all branches and subagents of a session, nearest first. Their order numbers them from 1."""

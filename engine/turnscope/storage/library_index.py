@@ -14,7 +14,7 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -39,7 +39,7 @@ from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 10  # count up when a table changes, or when rows are computed differently
+FORMAT = 11  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
@@ -57,10 +57,10 @@ create table sessions (id integer primary key, path text not null, entry text no
     messages integer not null, peak integer not null, "window" integer not null, filled integer not null,
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
     size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
-    curve text not null, warm_until real, sent integer not null, latest text not null,
-    off_path integer, unique (path, entry));
-create table misses (session integer not null, request integer not null, at real, cause text not null, tokens integer not null,
-    pico integer, idle real, evidence text not null);
+    curve text not null, warm_until real, sent integer not null, latest text not null, unique (path, entry));
+create table misses (session integer not null, uid integer not null, part integer not null, part_name text not null,
+    request integer not null, at real, cause text not null, tokens integer not null, pico integer, idle real,
+    evidence text not null);
 create index misses_of on misses (session);
 create table spending (id integer primary key, session integer not null, quarter integer, model text not null,
     requests integer not null, pico integer, uncached integer, written integer, written_1h integer, read integer,
@@ -94,10 +94,10 @@ class IndexRow(Struct, frozen=True, gc=False):
 
     `filled` requests have a known window. They filled `fill` of it on average, `band` of them 40 to 70 %. `messages`: messages
     sent by all requests together. `cuts`: compactions and cuts. `good` of `rated` summaries were rated good. `misses`: cache
-    misses, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the requests, at most
-    `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the provider holds
-    the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt. `latest`: what fills it, a
-    `LatestRequest` as JSON; "" = there is no request. `off_path`: the part of `pico` that subagents and other branches cost.
+    misses of all paths, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the
+    requests, at most `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the
+    provider holds the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt. `latest`: what
+    fills it, a `LatestRequest` as JSON; "" = there is no request.
     """
 
     path: str
@@ -127,7 +127,6 @@ class IndexRow(Struct, frozen=True, gc=False):
     warm_until: float | None = None
     sent: int = 0
     latest: str = ""
-    off_path: int | None = None
 
     @property
     def usd(self) -> float | None:
@@ -152,8 +151,11 @@ class LatestRequest(Struct, frozen=True):
 
 
 class IndexedMiss(NamedTuple):
-    """A cache miss of a session; see `views.cache_misses.MissRow`."""
+    """A cache miss of a session; see `views.cache_misses.MissRow`. `uid`: the provider's id of the request, "" = unknown."""
 
+    uid: str
+    part: int
+    part_name: str
     request: int
     at: float | None
     cause: str
@@ -415,31 +417,17 @@ def list_misses(path: Path, sources: Iterable[str]) -> tuple[MissRow, ...]:
 
     Args:
         path: The index.
-        sources: Paths of the sources whose sessions count.
+        sources: Paths of the sources whose sessions count. The miss of a request that several of them hold counts once.
     """
-    sql = """select s.path, s.entry, s.title, s.project, s.tool, m.request, m.at, m.cause, m.tokens, m.pico, m.idle, m.evidence
-             from misses m join sessions s on s.id = m.session order by m.at, s.path, m.request"""
-    wanted = frozenset(sources)
+    sql = """select m.uid, s.path, s.entry, s.title, s.project, s.tool, m.part, m.part_name, m.request, m.at, m.cause, m.tokens,
+             m.pico, m.idle, m.evidence from misses m join sessions s on s.id = m.session order by m.rowid"""
+    wanted, known, found = frozenset(sources), set[int](), list[MissRow]()
     with _connect(path) as db:
-        return tuple(MissRow(*row) for row in db.execute(sql) if row[0] in wanted)
-
-
-def sum_off_path(
-    path: Path, sources: Iterable[str], accepts: Callable[[str, str], bool] = lambda _project, _tool: True
-) -> float:
-    """Add up the USD of subagents and branches, whose cache misses are not looked at.
-
-    Args:
-        path: The index.
-        sources: Paths of the sources whose sessions count.
-        accepts: Says by its project and its tool whether a session counts.
-    """
-    sql = "select path, project, tool, off_path from sessions where off_path > 0"
-    wanted = frozenset(sources)
-    with _connect(path) as db:
-        rows = [*db.execute(sql)]
-    found: int = sum(off_path for source, project, tool, off_path in rows if source in wanted and accepts(project, tool))
-    return found / PICO_PER_USD
+        for uid, *row in db.execute(sql):
+            if row[0] in wanted and uid not in known:
+                found.append(MissRow(*row))
+                known |= {uid} - {0}
+    return tuple(sorted(found, key=lambda row: (row.at is not None, row.at or 0.0, row.path, row.part, row.request)))
 
 
 def list_warm(path: Path, sources: Iterable[str], now: float) -> tuple[WarmRow, ...]:
@@ -626,13 +614,19 @@ def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
     db.execute(f"update requests set counts = 0 where spending in ({_OF_SESSION}) and uid != 0 and {again}", [session])  # noqa: S608 - ours
     _sum_spending(db, session)
     db.executemany("insert into cuts values (?, ?, ?)", ((session, *row) for row in each.cuts))
-    misses = ((session, *row[:-1], make_sqlite_text(row.evidence)) for row in each.misses)
-    db.executemany("insert into misses values (?, ?, ?, ?, ?, ?, ?, ?)", misses)
+    misses = (_list_values(session, row) for row in each.misses)
+    db.executemany("insert into misses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", misses)
     first = db.execute("select coalesce(max(stop), 1) from (select stop from texts order by first desc limit 1)").fetchone()[0]
     texts = [structs.replace(text, text=make_sqlite_text(text.text)) for text in each.texts]
     _index_words(db, first, [text.text for text in texts])
     rows = ((first + n, first + stop, session, data) for n, stop, data in _pack_texts(texts))
     db.executemany("insert into texts values (?, ?, ?, ?)", rows)
+
+
+def _list_values(session: int | None, miss: IndexedMiss) -> list[object]:
+    """The columns of a miss."""
+    texts = [make_sqlite_text(value) if isinstance(value, str) else value for value in miss[1:]]
+    return [session, _number_request(miss.uid), *texts]
 
 
 def _get_spending_key(billed: BilledRequest) -> tuple[bool, int | None, str]:

@@ -8,7 +8,6 @@ of a request are replaced wherever they stand in a text.
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from turnscope.settings import hide_user
 from turnscope.tap.body_pieces import split_body
 from turnscope.tap.decoding import Decoder, decode_all
 
@@ -41,7 +41,6 @@ REQUEST_HEADERS = frozenset(
 RESPONSE_HEADERS = frozenset(
     "content-type content-encoding request-id x-request-id retry-after retry-after-ms openai-processing-ms".split()
 )
-_USER = re.compile(r"^(\w+://)[^/]*@")  # the name and password in an address
 RATE_LIMITS = ("anthropic-ratelimit-", "x-ratelimit-")
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -112,7 +111,7 @@ class Recorder:
             number = self.calls
         size = sum(map(len, body))
         hidden = tuple(secret for secret in secrets if len(secret) >= MIN_KEY_CHARS)
-        plain = _USER.sub(r"\1", url)
+        plain = hide_user(url)
         begun = {"call": number, "api": api, "url": plain, "sent_at": sent_at, "headers": _choose(headers, REQUEST_HEADERS)}
         return number if self._put(size, lambda: self._begin(number, begun, b"".join(body), hidden)) else self._lose()
 

@@ -17,7 +17,6 @@ from turnscope.planning.render import build_body
 from turnscope.session.model import JSON, Fact, Message
 from turnscope.telemetry import names, spans
 from turnscope.telemetry.export import Exporter
-from turnscope.telemetry.prompts import WrittenPrompts
 from turnscope.telemetry.spans import DecisionRecord, RequestRecord
 from turnscope.telemetry.tool_runs import iter_tool_runs
 from turnscope.views.decision_log import iter_decisions
@@ -42,7 +41,11 @@ class TracingSink:
         if self.turn:
             self._export_tools(self.turn[-1], spans.get_times(record)[0])
         self.turn.append(record)
-        self.exporting.export_spans(spans.build_request_spans(record))
+        try:
+            self.exporting.export_spans(spans.build_request_spans(record))
+        except BaseException:
+            self.exporting.prompts.forget()  # what the span held is nowhere: later ones must not refer to it
+            raise
         for one in record.made if ended.status == "complete" else ():
             if one.decision.action == "condense":
                 self.exporting.count_compaction(record.session, one.by, one.decision.rule)
@@ -78,12 +81,13 @@ class TracingSink:
         )
 
     def _write_content(self, ended: RequestEnded) -> Mapping[str, Any]:
-        """The whole prompt with its answer: what a server or a file has of the requests before is not known here."""
+        """What the spans before do not hold of the prompt and its answer."""
         if not self.content:
             return {}
         body = build_body(ended.plan, self.chat.live_session.session)
         reason = spans.name_reason(ended.request.stop_reason)
-        return WrittenPrompts(whole=True).write(ended.request.n, body, ended.blocks, reason)
+        written = self.exporting.prompts.find(ended.session, ended.request.n)
+        return written.write(ended.request.n, body, ended.blocks, reason)
 
 
 def trace_requests(

@@ -8,23 +8,75 @@ does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from secrets import token_hex
+from threading import Lock
 
 from opentelemetry.exporter.otlp.json.file import FileMetricExporter, FileSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from turnscope.errors import TurnscopeError
-from turnscope.settings import Telemetry
+from turnscope.settings import Telemetry, hide_user
 from turnscope.telemetry import names
+from turnscope.telemetry.prompts import WrittenPrompts
 from turnscope.telemetry.spans import RESOURCE
 
 DELAY = 1_000  # milliseconds that spans wait for others before they are sent
 EVERY = 15_000  # milliseconds between two exports of the counters
 TRACES = "/v1/traces"
+CONVERSATIONS = 64  # of which is known what was told; those that were not told of for longest are told anew
+
+
+class PromptRuns:
+    """What spans of live chats hold so far, by conversation: each message is told once, not once per request."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, WrittenPrompts]] = {}  # with the number of the last request
+        self._lock = Lock()
+
+    def find(self, conversation: str, n: int) -> WrittenPrompts:
+        """What was told of a conversation. Where it went back to an earlier request, it is told anew.
+
+        Args:
+            conversation: its id.
+            n: number of the request that is told next.
+        """
+        with self._lock:
+            last, written = self._known.pop(conversation, (-1, None))
+            if written is None or n <= last:
+                written = WrittenPrompts(run=token_hex(8))
+            self._known[conversation] = n, written
+            while len(self._known) > CONVERSATIONS:
+                del self._known[next(iter(self._known))]
+            return written
+
+    def forget(self) -> None:
+        """Tell everything anew: what was told before is lost."""
+        with self._lock:
+            self._known.clear()
+
+
+class _Watched(SpanExporter):
+    """An exporter that says when spans are lost, because the server did not take them."""
+
+    def __init__(self, exporter: SpanExporter, lost: Callable[[], None]) -> None:
+        self._exporter, self._lost = exporter, lost
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        if result is not SpanExportResult.SUCCESS:
+            self._lost()
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
 
 
 class Exporter:
@@ -33,6 +85,7 @@ class Exporter:
     def __init__(self, telemetry: Telemetry) -> None:
         self._file = FileSpanExporter(_check_writable(telemetry.file)) if telemetry.file else None
         metrics: list[MetricExporter] = []
+        self.prompts = PromptRuns()
         if telemetry.file:
             metrics.append(FileMetricExporter(_check_writable(telemetry.file.with_suffix(".metrics.jsonl"))))
         self._server: BatchSpanProcessor | None = None
@@ -41,7 +94,8 @@ class Exporter:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
             traces = complete_address(telemetry.endpoint)
-            self._server = BatchSpanProcessor(OTLPSpanExporter(traces), schedule_delay_millis=DELAY)
+            sending = _Watched(OTLPSpanExporter(traces), self.prompts.forget)
+            self._server = BatchSpanProcessor(sending, schedule_delay_millis=DELAY)
             metrics.append(OTLPMetricExporter(f"{traces.removesuffix(TRACES)}/v1/metrics"))
         readers = [PeriodicExportingMetricReader(exporter, export_interval_millis=EVERY) for exporter in metrics]
         self._meters = MeterProvider(readers, RESOURCE)
@@ -104,6 +158,12 @@ def complete_address(endpoint: str) -> str:
     """The address that takes spans, of a server's base address or of itself."""
     base = endpoint.rstrip("/")
     return base if base.endswith(TRACES) else f"{base}{TRACES}"
+
+
+def name_server(endpoint: str) -> str:
+    """A server's address without name and password; "the server" where there is none, or it is no address."""
+    shown = hide_user(endpoint)
+    return shown if shown and "@" not in shown else "the server"
 
 
 def _check_writable(path: Path) -> Path:

@@ -67,6 +67,7 @@ ASK = "turnscope.ask"  # kind of a rule query that called a model; its span is n
 
 # A message is written once in a conversation, by the first request that sends it. They are numbered as they are written: those
 # of a span from `PROMPT_START` on, then its answer.
+PROMPT_RUN = "turnscope.prompt.run"  # sets the numbers apart where a conversation was told more than once
 PROMPT_START = "turnscope.prompt.start"
 PROMPT_MESSAGES = "turnscope.prompt.messages"  # numbers of all messages of the prompt, such as `0-5,8`
 PROMPT_SYSTEM = "turnscope.prompt.system"  # the request whose span holds the system prompt of this one

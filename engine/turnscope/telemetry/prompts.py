@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from turnscope.session.model import JSON
@@ -20,11 +21,12 @@ class WrittenPrompts:
 
     Args:
         whole: write the whole prompt with every request, and refer to nothing.
+        run: sets the numbers of messages apart from those of other runs of the conversation; "" = there is one run.
     """
 
-    def __init__(self, *, whole: bool = False) -> None:
-        self.whole = whole
-        self._numbers: dict[str, int] = {}
+    def __init__(self, *, whole: bool = False, run: str = "") -> None:
+        self.whole, self.run = whole, run
+        self._numbers: dict[bytes, int] = {}  # by digest: the texts themselves would be held twice
         self._count = 0
         self._heads: dict[str, tuple[str, int]] = {}
 
@@ -42,19 +44,20 @@ class WrittenPrompts:
         if self.whole:
             listed = {**heads, names.INPUT: messages, names.OUTPUT: answered}
             return {key: dumps(value) for key, value in listed.items() if value}
-        found = {names.PROMPT_START: self._count, **self._write_heads(n, heads)}
+        found = {names.PROMPT_START: self._count, **({names.PROMPT_RUN: self.run} if self.run else {})}
+        found |= self._write_heads(n, heads)
         marks: list[JSON] = []
         own: list[str] = []
         numbers: list[int] = []
         for message in messages:
             bare = _take_marks(message, len(numbers), marks)
             text = dumps(bare)
-            if text not in self._numbers:
+            if _digest(text) not in self._numbers:
                 own.append(text)
             numbers.append(self._number(text))
         for each in answered:
             bare = _take_marks(each, 0, [])
-            self._numbers[dumps({"role": bare["role"], "parts": bare["parts"]})] = self._count
+            self._numbers[_digest(dumps({"role": bare["role"], "parts": bare["parts"]}))] = self._count
             self._count += 1
         found |= {names.PROMPT_MESSAGES: format_numbers(numbers)}
         texts = {
@@ -78,10 +81,15 @@ class WrittenPrompts:
         return found
 
     def _number(self, text: str) -> int:
-        if text not in self._numbers:
-            self._numbers[text] = self._count
+        key = _digest(text)
+        if key not in self._numbers:
+            self._numbers[key] = self._count
             self._count += 1
-        return self._numbers[text]
+        return self._numbers[key]
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
 
 
 def dumps(value: JSON) -> str:

@@ -9,9 +9,11 @@ from itertools import groupby
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
+from requests import RequestException
 
 from turnscope.errors import TurnscopeError
-from turnscope.telemetry.export import complete_address
+from turnscope.settings import hide_user
+from turnscope.telemetry.export import complete_address, name_server
 
 MAX_SPANS = 500  # in one message, unless one trace has more
 LOGGER = "opentelemetry.exporter.otlp.proto.http"
@@ -48,17 +50,26 @@ def send_spans(spans: Iterable[ReadableSpan], endpoint: str = "", headers: Mappi
     passed_on, logger.propagate = logger.propagate, False  # the error says it
     try:
         for batch in _iter_batches(spans):
-            if exporter.export(batch) is not SpanExportResult.SUCCESS:
-                hint = " ".join(heard.lines[-1:]) or "It did not say why."
-                raise TurnscopeError(
-                    f"{endpoint or 'the server'} did not take the spans; {count:,} were sent before", hint=hint
-                )
+            if not _export(exporter, batch, heard):
+                hint = hide_user(" ".join(heard.lines[-1:])) or "It did not say why."
+                if "@" in hide_user(endpoint):  # what was heard may hold a part of it
+                    hint = "Its address is no URL: in a name or password write / as %2F, and @ as %40."
+                raise TurnscopeError(f"{name_server(endpoint)} did not take the spans; {count:,} were sent before", hint=hint)
             count += len(batch)
     finally:
         logger.removeHandler(heard)
         logger.propagate = passed_on
         exporter.shutdown()  # type: ignore[no-untyped-call]
     return count
+
+
+def _export(exporter: OTLPSpanExporter, batch: list[ReadableSpan], heard: _Heard) -> bool:
+    """Whether the server took them. What the exporter raises, as it does for an address that is none, is heard as well."""
+    try:
+        return exporter.export(batch) is SpanExportResult.SUCCESS
+    except (RequestException, ValueError) as error:
+        heard.lines.append(str(error))
+        return False
 
 
 def _iter_batches(spans: Iterable[ReadableSpan]) -> Iterator[list[ReadableSpan]]:

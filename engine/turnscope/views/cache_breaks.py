@@ -6,11 +6,11 @@ cache than the request before made available. Writing a new end of the prompt is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import pairwise
-from typing import Literal
+from itertools import zip_longest
+from typing import Literal, NamedTuple
 
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Envelope
@@ -19,7 +19,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.planning.session_fit import TOOL_REFERENCE
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import ModelFacts, Prices
-from turnscope.session.model import Action, Bucket, Session, Usage
+from turnscope.session.model import Action, Bucket, Request, Session, Usage
 from turnscope.views.phrases import format_duration
 
 Cause = Literal["compaction", "edit", "thinking", "model", "static", "settings", "idle", "off", "unknown"]
@@ -68,11 +68,28 @@ class CacheBreak:
     at: int | None = None
 
 
+class _Reading(NamedTuple):
+    """What the usage of a request (number `n`) and of an earlier one (`base`) says of the cache, in tokens."""
+
+    base: int
+    n: int
+    usage: Usage
+    expected: int  # what the cache held
+    prompt: int  # of the base
+    short: int  # written for five minutes and still expected
+    long: bool  # whether anything was written for one hour so far
+
+    @property
+    def is_short(self) -> bool:
+        """Whether clearly less was read than the cache held."""
+        return self.expected - self.usage.cache_read_input_tokens > max(MIN_LOSS, MIN_LOSS_SHARE * self.expected)
+
+
 @dataclass(frozen=True, slots=True)
 class _Pair:
     """A request (`plan`) and an earlier one (`base`) that shows what the cache held.
 
-    `last` was sent right before `plan`, with usage or without.
+    `last` was sent right before `plan`, with usage or without. The other numbers are those of `_Reading`.
     """
 
     base: Plan
@@ -81,26 +98,37 @@ class _Pair:
     usage: Usage
     model: ModelFacts  # of `plan`
     expected: int
-    prompt: int  # tokens of the base's prompt
-    short: int  # tokens written for five minutes that are still expected
-    long: bool  # whether anything was written for one hour so far
+    prompt: int
+    short: int
+    long: bool
 
 
 def find_breaks(trace: Trace) -> tuple[CacheBreak, ...]:
     """Find every request at which the cache broke, in order. Empty where the provider's usage has no cache."""
     found: list[CacheBreak] = []
     least = 0  # the shortest prefix that was ever read, so the least that system prompt and tools have
-    for pair in _iter_pairs(trace):
-        read = pair.usage.cache_read_input_tokens
+    for reading in _iter_readings(trace.session.requests):
+        read = reading.usage.cache_read_input_tokens
         least = min(least or read, read) if read else least
-        if pair.expected - read <= max(MIN_LOSS, MIN_LOSS_SHARE * pair.expected):
+        if not reading.is_short:
             continue
+        pair = _build_pair(trace, reading)
         if pair.expected < (pair.model.min_cache_prefix or 0):
             continue
         broken = _explain(trace, pair, least)
         if broken is not None:
             found.append(broken)
     return tuple(found)
+
+
+def may_break(requests: Sequence[Request], first: int = 0) -> bool:
+    """Whether the usage of a path leaves room for a break. Where not, there is none, and the path need not be assembled.
+
+    Args:
+        requests: the requests of the path.
+        first: number of the first one that counts.
+    """
+    return any(reading.is_short for reading in _iter_readings(requests) if reading.n >= first)
 
 
 def find_cold_time(trace: Trace) -> float | None:
@@ -121,42 +149,38 @@ def find_cold_time(trace: Trace) -> float | None:
     return used + (LONG_TTL if written and written.cache_creation_1h_input_tokens else lives)
 
 
-def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
+def _iter_readings(requests: Sequence[Request]) -> Iterator[_Reading]:
     """Yield each request with usage, and the one before it in the same conversation."""
-    plans, prices = trace.plans, trace.prices
-    billed = [plan for plan in plans if plan.request.usage and plan.request.usage.prompt_tokens]
-    base: Plan | None = None
+    billed = [(n, request.usage) for n, request in enumerate(requests) if request.usage and request.usage.prompt_tokens]
+    base: int | None = None
     expected = prompt = short = 0
     long = False
-    for plan, after in pairwise((*billed, None)):
-        assert plan is not None
-        usage = plan.request.usage
-        assert usage is not None
+    for (n, usage), after in zip_longest(billed, billed[1:]):
         size = usage.prompt_tokens
         if base is not None:
-            if (
-                size * SIDE_REQUEST_FACTOR < prompt
-                and after
-                and after.request.usage
-                and after.request.usage.prompt_tokens >= prompt
-            ):
+            if size * SIDE_REQUEST_FACTOR < prompt and after and after[1].prompt_tokens >= prompt:
                 continue
-            yield _Pair(
-                base=base,
-                last=plans[plan.request.n - 1],
-                plan=plan,
-                usage=usage,
-                model=prices.find_facts(plan.model),
-                expected=expected,
-                prompt=prompt,
-                short=short,
-                long=long,
-            )
+            yield _Reading(base, n, usage, expected, prompt, short, long)
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         long = long or usage.cache_creation_1h_input_tokens > 0
         brief = written - min(written, usage.cache_creation_1h_input_tokens)
         short = brief + (short if read >= expected - MIN_LOSS else max(0, short - max(0, expected - read)))
-        base, expected, prompt = plan, read + written, size
+        base, expected, prompt = n, read + written, size
+
+
+def _build_pair(trace: Trace, reading: _Reading) -> _Pair:
+    plan = trace.plans[reading.n]
+    return _Pair(
+        base=trace.plans[reading.base],
+        last=trace.plans[reading.n - 1],
+        plan=plan,
+        usage=reading.usage,
+        model=trace.prices.find_facts(plan.model),
+        expected=reading.expected,
+        prompt=reading.prompt,
+        short=reading.short,
+        long=reading.long,
+    )
 
 
 def find_prefix_break(before: Envelope, after: Envelope) -> int | None:

@@ -38,7 +38,9 @@ CAUSES = {  # by `cache_breaks.Cause`: what happened, and what would have avoide
 
 @dataclass(frozen=True, slots=True)
 class MissRow:
-    """One cache miss. `request` counts from 0, `at` is in seconds since the Unix epoch, `idle` in seconds; None = unknown.
+    """One cache miss. `part`: 0 = the session's main path, else the number of a branch or subagent, and `part_name` says which.
+
+    `request` counts from 0, `at` is in seconds since the Unix epoch, `idle` in seconds; None = unknown.
 
     `tokens` were cached and had to be billed again; `pico` is what that cost beyond reading them, in 10**-12 USD.
     """
@@ -48,6 +50,8 @@ class MissRow:
     title: str
     project: str
     tool: str
+    part: int
+    part_name: str
     request: int
     at: float | None
     cause: str
@@ -112,7 +116,6 @@ class CacheMisses:
         spent: What all requests of these sessions cost, in USD, for shares; 0 = no price is known.
         zone: The time zone of days and times; None = this machine's.
         now: The present time in seconds since the Unix epoch.
-        off_path: USD of subagents and other branches, at any time, whose misses are not among the rows.
     """
 
     by: Grouping
@@ -121,7 +124,6 @@ class CacheMisses:
     spent: float = 0.0
     zone: tzinfo | None = None
     now: float = 0.0
-    off_path: float = 0.0
 
     @property
     def groups(self) -> tuple[MissGroup, ...]:
@@ -154,7 +156,6 @@ class CacheMisses:
             "rows": _list_dicts(self._list_table(raw=True)),
             "total": {"misses": whole.misses, "tokens": whole.tokens, "usd": round(whole.usd, 6)},
             "spent_usd": round(self.spent, 6),
-            "not_looked_at_usd": round(self.off_path, 6),
             "warm": _list_dicts(self._list_warm(raw=True)),
         }
         return json.dumps(made, indent=2) + "\n"
@@ -171,8 +172,6 @@ class CacheMisses:
             lines += ["", f"{whole.misses:,} misses cost {format_usd(whole.usd)} beyond reading{share}."]
             name, advice = CAUSES[replace(self, by="causes").groups[0].name]
             lines.append(f"Most expensive: {name}. {advice}")
-            if self.off_path:
-                lines.append(f"Subagents and other branches cost {format_usd(self.off_path)} in all; theirs are not looked at.")
         if self.by != "warm" and self.warm:
             lines.append(f"{len(self.warm):,} sessions are still warm: `turnscope cache warm` lists them.")
         return "\n".join(lines)
@@ -208,17 +207,32 @@ class CacheMisses:
 
     def _list_misses(self, *, raw: bool) -> _Table:
         if raw:
-            head = ("path", "conversation", "title", "request", "time", "cause", "tokens", "usd", "idle_seconds", "evidence")
+            head = (
+                "path",
+                "conversation",
+                "title",
+                "part",
+                "request",
+                "time",
+                "cause",
+                "tokens",
+                "usd",
+                "idle_seconds",
+                "evidence",
+            )
             return head, [
                 (
-                    *(row.path, row.entry, row.title, row.request + 1, _format_time(row.at, self.zone), row.cause, row.tokens),
+                    *(row.path, row.entry, row.title, row.part_name, row.request + 1, _format_time(row.at, self.zone)),
+                    *(row.cause, row.tokens),
                     *(None if row.usd is None else round(row.usd, 6), row.idle, row.evidence),
                 )
                 for row in self.rows
             ]
-        return ("session", "request", "time", "USD", "tokens", "pause", "why"), [
+        below = any(row.part for row in self.rows)
+        return ("session", *(["part"] * below), "request", "time", "USD", "tokens", "pause", "why"), [
             (
-                *(_cut(_name_session(row), 32), format_request(row.request), _format_time(row.at, self.zone)),
+                *(_cut(_name_session(row), 32), *([_cut(row.part_name, 28)] * below)),
+                *(format_request(row.request), _format_time(row.at, self.zone)),
                 *(format_usd(row.usd), format_tokens(row.tokens), format_duration(row.idle) if row.idle else ""),
                 CAUSES[row.cause][0],
             )
