@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 import turnscope
 from claude_log import Log
+from formats import database
+from importers import test_cursor as cursor
+from importers import test_goose as goose
 from turnscope.cli import main
+from turnscope.mcp import project_sessions
 from turnscope.mcp.questions import CHARACTERS
+from turnscope.reading.contents import read_entry
 
 mcp = pytest.importorskip("mcp")
 
@@ -135,6 +140,56 @@ def test_other_projects_are_not_given_away(project: Path, home: Path, tmp_path: 
     assert all(wrong and "has no session" in text for wrong, text in refused)
     assert "s3" not in refused[-1][1]
     assert (failed, mine["session"]) == (False, "s1"), "the one written last is another project's"
+
+
+def test_sessions_in_databases_that_all_projects_share_are_found(project: Path, home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another project"
+    sessions: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
+    for name, folder, year in (("mine", project / "below", 2090), ("theirs", other, 2091)):
+        sessions.append({**goose.HEAD, "id": name, "working_dir": str(folder), "updated_at": f"{year}-01-01 00:00:09"})
+        for n, row in enumerate(goose.MADE):
+            about = {"id": f"{name}{n}", "session_id": name, "role": row["role"], "created_timestamp": row["created"]}
+            messages.append({**about, "content_json": row["content"], "metadata_json": row["metadata"]})
+    place = home / ".local" / "share" / "goose" / "sessions"
+    place.mkdir(parents=True)
+    database(place / "sessions.db", {"sessions": sessions, "messages": messages})
+    calls: Calls = [
+        ("context_fill", {}),
+        ("context_fill", {"session_id": "mine"}),
+        ("context_fill", {"session_id": "theirs"}),
+        ("context_fill", {"session_id": "s1"}),
+    ]
+    (_, last), (_, mine), (wrong, theirs), (_, of_claude) = ask(project, calls)
+    assert last["session"] == mine["session"] == "mine", "it was written last"
+    assert of_claude["session"] == "s1"
+    assert wrong
+    assert "has no session" in theirs
+    ((_, there),) = ask(other, [("context_fill", {})])
+    assert there["session"] == "theirs"
+
+
+def test_a_database_is_read_once_until_it_changes(project: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations are read only where their list names no project, and no more than a few."""
+    chats = [{**chat, "composerId": f"o{n}"} for n in range(5) for chat in cursor.OLD["allComposers"][:1]]
+    place = data_folder / "Cursor" / "User" / "workspaceStorage" / "w"
+    place.mkdir(parents=True)
+    database(place / "state.vscdb", {"ItemTable": [{"key": "composer.composerData", "value": {"allComposers": chats}}]})
+    read: list[str] = []
+
+    def count(source: Any, entry: str) -> Any:
+        read.append(entry)
+        return read_entry(source, entry)
+
+    monkeypatch.setattr(project_sessions, "read_entry", count)
+    monkeypatch.setattr(project_sessions, "MOST_READ", 3)
+    sessions = project_sessions.ProjectSessions(project)
+    assert [sessions.open().session.id for _ in range(2)] == ["s1", "s1"]
+    assert len(read) == 3
+    (place / "workspace.json").write_text(json.dumps({"folder": project.as_uri()}))
+    found = project_sessions.ProjectSessions(project).open("o4")
+    assert found.session.about["workspace"] == str(project)
+    assert len(read) == 3, "the file beside the database names the project"
 
 
 def test_what_is_wrong_is_one_sentence(project: Path, home: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_if_json, parse_time
@@ -83,8 +84,18 @@ def _list_chats(source: Source) -> dict[str, Value]:
 
 def list_entries(source: Source) -> Iterator[Entry]:
     listed = [(id, chat, _find_time(chat)) for id, chat in _list_chats(source).items()]
+    workspace = _find_workspace(source)
     for id, chat, at in sorted(listed, key=lambda row: -(row[2] or 0)):
-        yield Entry(id, as_text(chat.get("name")) or as_text(chat.get("chatTitle")), at)
+        yield Entry(id, as_text(chat.get("name")) or as_text(chat.get("chatTitle")), at, project=workspace)
+
+
+def _find_workspace(source: Source) -> str:
+    """The folder that a workspace's database is for, as the file beside it names it; "" = it names none."""
+    for near in source.find_siblings("workspace.json"):
+        address = urlsplit(as_text(as_mapping(near.document).get("folder")))
+        if address.scheme == "file":
+            return unquote(address.path)
+    return ""
 
 
 def _find_time(chat: Value) -> float | None:
@@ -112,6 +123,8 @@ def read(source: Source, entry: Entry) -> Thread:
     window = chat.get("contextTokenLimit")
     builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
     builder.about |= {key: chat[key] for key in ("contextTokensUsed", "unifiedMode", "status") if chat.get(key)}
+    if workspace := _find_workspace(source):
+        builder.about["workspace"] = workspace
     model = as_text(as_mapping(chat.get("modelConfig")).get("modelName"))
     _pass_summaries(chat, passed)
     nodes = list(_make_nodes(_iter_bubbles(source, entry.id, chat, passed), model, passed))
@@ -180,7 +193,7 @@ IMPORTER = Importer(
     read,
     list_entries,
     find_places,
-    version=2,
+    version=3,
     suffixes=(".vscdb",),
     wants="`composer.composerData`, chats of a panel, or `composerData:` rows",
     right="chats and composers of a workspace; bubbles in rows of their own, with calls, results and tokens",

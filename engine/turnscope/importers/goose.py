@@ -73,7 +73,7 @@ def list_entries(source: Source) -> Iterator[Entry]:
         return
     for row in source.query("select * from sessions order by updated_at desc, id desc"):
         title = as_text(row.get("name")) or as_text(row.get("description"))
-        yield Entry(str(row["id"]), title, parse_time(row.get("updated_at")))
+        yield Entry(str(row["id"]), title, parse_time(row.get("updated_at")), project=as_text(row.get("working_dir")))
 
 
 def read(source: Source, entry: Entry) -> Thread:

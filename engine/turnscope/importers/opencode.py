@@ -95,7 +95,8 @@ def list_entries(source: Source) -> Iterator[Entry]:
     for id, (info, file) in infos.items():
         if as_text(info.get("parentID")) not in infos:
             at = parse_time(as_mapping(info.get("time")).get("updated"))
-            yield Entry(id if len(infos) > 1 else "", as_text(info.get("title")), at, file.size if file else 0)
+            name, size = id if len(infos) > 1 else "", file.size if file else 0
+            yield Entry(name, as_text(info.get("title")), at, size, project=as_text(info.get("directory")))
 
 
 def read(source: Source, entry: Entry) -> Thread:

@@ -63,6 +63,8 @@ PROJECT_KEYS = (
     "project",
     "repoPath",
     "workspace",
+    "workspacePath",
+    "working_dir",
     "projectHash",
 )  # keys under which logs name their project
 HINT = "Open it alone to see more, and report its shape."

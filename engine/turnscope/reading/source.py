@@ -37,6 +37,7 @@ class Entry(Struct, frozen=True):
     """One conversation of a source, as far as it is known without reading it whole.
 
     `id` names it within its source; "" = the only one. `at`: seconds since the Unix epoch. `size`: bytes; 0 = unknown.
+    `project`: its folder; "" = only the conversation itself says it, if anything does.
     """
 
     id: str = ""
@@ -44,6 +45,7 @@ class Entry(Struct, frozen=True):
     at: float | None = None
     size: int = 0
     requests: int = 0
+    project: str = ""
 
 
 class LazyList(list[Any]):
