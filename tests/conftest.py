@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -96,7 +96,7 @@ def spread_collection(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Three workers run the whole suite, or a folder of it: one begins with the browser, which waits a lot.
+    """Two workers run the whole suite, or a folder of it; four where the browser takes part, which waits a lot.
 
     Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
     does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
@@ -109,8 +109,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own, and got nothing but the command line
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
-    if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
-        option.numprocesses, option.dist = 3, "worksteal"
+    folders = [Path(arg) for arg in config.args]
+    if not chosen and all(path.is_dir() for path in folders) and (os.cpu_count() or 1) > 1:
+        browser = option.markexpr != "not browser" and any(
+            path.name == "browser" or (path / "browser").is_dir() for path in folders
+        )
+        option.numprocesses, option.dist = 4 if browser else 2, "worksteal"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -447,11 +451,22 @@ def browser(profile: BrowserContext) -> Browser:
     return profile.browser
 
 
+def print_tab(tab: Page) -> None:
+    """Say what a tab showed when its test failed: its address, what is open, and its text."""
+    if tab.is_closed():
+        return
+    print("the tab was at", tab.url, "with open:", tab.locator("[role=dialog], [role=alertdialog]").all_inner_texts())
+    print("its script:", *(app.get_attribute("data-test-script-state") for app in tab.locator("[data-testid=stApp]").all()))
+    print(*(main.inner_text()[:3_000] for main in tab.locator("[data-testid=stMain]").all()))
+
+
 @pytest.fixture
-def page(profile: BrowserContext, server: str) -> Iterator[Page]:
+def page(profile: BrowserContext, server: str, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A fresh dark 1440 x 900 tab. After the test: no script error, no request to another host, no exception on the page."""
     with open_tab(profile, server) as tab:
         yield tab
+        if request.node.stash.get(FAILED, False):
+            print_tab(tab)
 
 
 @contextmanager
@@ -519,7 +534,7 @@ class Kept:
             well = not request.node.stash.get(FAILED, False)
         finally:
             if not well:
-                print("the tab had open:", tab.locator("[role=dialog], [role=alertdialog]").all_inner_texts())
+                print_tab(tab)
                 self.tab = None
                 tab.close()
 
@@ -583,6 +598,7 @@ def look(page: Page, width: int, scheme: Literal["dark", "light"]) -> None:
 
 # For each thing that a theme changes: true, or what the page shows instead.
 LOOKS = """dark => {
+    const open = '[data-stale=true], [data-testid=stSkeleton]';
     const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
     const background = getComputedStyle(app).backgroundColor;
     const light = background.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
@@ -590,6 +606,7 @@ LOOKS = """dark => {
     const widths = chart ? [chart._fullLayout.width, chart.parentElement.clientWidth] : [0, 0];
     const fading = document.getAnimations().filter(each => each instanceof CSSTransition && each.playState === 'running');
     return {
+        state: (app.dataset.testScriptState === 'notRunning' && !document.querySelector(open)) || app.dataset.testScriptState,
         background: light !== dark || background,
         own: own.startsWith('#F') !== dark || own,
         chart: Math.abs(widths[0] - widths[1]) < 2 || widths,
@@ -597,7 +614,10 @@ LOOKS = """dark => {
 
 
 def wait_for_theme(page: Page, scheme: Literal["dark", "light"]) -> None:
-    """Wait until the page, with the colours of its own, has taken on the theme and, if it has a chart, the width."""
+    """Wait until the page, with the colours of its own, has taken on the theme and, if it has a chart, the width.
+
+    All at once: what is drawn again is faded, and comes back slowly after its run has ended.
+    """
     from playwright.sync_api import Error
 
     try:
@@ -605,7 +625,14 @@ def wait_for_theme(page: Page, scheme: Literal["dark", "light"]) -> None:
     except Error as error:
         error.add_note(f"what the page says: {page.evaluate(LOOKS, scheme == 'dark')}")
         raise
-    idle(page)
+
+
+def measure(page: Page, look: Callable[[], list[Any]], seconds: float = 10) -> list[Any]:
+    """What is wrong with a page, looked at again until nothing is: after a change of its width it is drawn a moment later."""
+    until = time.monotonic() + seconds
+    while (found := look()) and time.monotonic() < until:
+        page.wait_for_timeout(100)
+    return found
 
 
 class Wire:

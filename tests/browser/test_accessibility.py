@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import look, travel, wait_for_theme
+from conftest import look, measure, travel, wait_for_theme
 
 from tests.browser.screenshots import PAGES, WAITING
 
@@ -27,13 +28,13 @@ def test_axe_finds_nothing_on_a_page_and_a_narrow_window_cuts_nothing_off(kept: 
         look(kept, 1280, scheme)
         wait_for_theme(kept, scheme)
         kept.wait_for_function(f"!document.querySelector({WAITING!r})")
-        found = list(describe(Axe().run(kept).response["violations"]))
+        found = measure(kept, lambda: list(describe(Axe().run(kept).response["violations"])))
         assert found == [], "\n".join([scheme, *map(str, found)])
     for width in (800, 420):
         look(kept, width, "light")
         wait_for_theme(kept, "light")
         kept.wait_for_function(f"!document.querySelector({WAITING!r})")
-        assert kept.evaluate(NARROW.read_text(encoding="utf-8")) == [], f"{width} wide"
+        assert measure(kept, partial(kept.evaluate, NARROW.read_text(encoding="utf-8"))) == [], f"{width} wide"
 
 
 def describe(violations: list[dict[str, Any]]) -> Any:

@@ -9,12 +9,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import hostile
 import pytest
-from conftest import ROOT, idle, look, travel, wait_for_theme
+from conftest import ROOT, idle, look, measure, travel, wait_for_theme
 from playwright.sync_api import Error, expect
 from turnscope.library import COMPARED_POLICIES
 
@@ -332,8 +333,8 @@ def test_nothing_is_blank_cut_off_or_out_of_bounds(kept: Page, address: str) -> 
 
 def _measure(page: Page, address: str, width: int) -> None:
     where = (page.url, width, page.evaluate("getComputedStyle(document.body).colorScheme"))
+    assert measure(page, partial(page.evaluate, GEOMETRY.read_text(encoding="utf-8"))) == [], where
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), f"{where} scrolls sideways"
-    assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == [], where
     if address != "/library":
         assert page.locator(".js-plotly-plot .scatterlayer .trace").count() >= 3, where
         chart = page.locator(".js-plotly-plot").bounding_box()

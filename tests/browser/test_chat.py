@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from conftest import idle, look, wait_for_theme
+from chat_page import go_to
+from conftest import idle, let_go, look, measure, wait_for_theme
+from malformed.rogue import SAID, Rogue, hold
 from playwright.sync_api import expect
 
 from tests.live.test_attachments import png
@@ -142,43 +147,55 @@ def test_what_is_attached_is_weighed_before_it_is_sent_and_shown_small(page: Pag
     expect(told).to_have_count(0)
 
 
-def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(page: Page) -> None:
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Rogue]:
+    """A server of the Messages API, whose answers a test may hold: a turn is under way for as long as it takes to look."""
+    with let_go(Rogue()) as server:
+        yield server
+
+
+def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(page: Page, provider: Rogue) -> None:
     visit(page)
-    think(page)
+    go_to(page, provider.url)
+    provider.wrongs.append(hold(going_on := threading.Event()))
     send(page, ASKED)
     page.locator(".chat-msg.now .thought").wait_for()
     address = page.url
     other = page.context.new_page()
     visit(other, address)
     other.locator(".chat-msg.now").wait_for()
-    other.evaluate(WATCHED, "I am the built-in offline model")
+    other.evaluate(WATCHED, SAID)
     page.get_by_role("link", name="Library").click()
     page.get_by_text("Open a session").first.wait_for()
     page.get_by_role("link", name="Live chat").click()
-    page.evaluate(WATCHED, "I am the built-in offline model")
+    page.locator(".chat-msg.now").wait_for()
+    page.evaluate(WATCHED, SAID)
+    going_on.set()
     wait_for_answer(page)
-    page.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
-    other.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
+    page.locator(".chat-msg.assistant", has_text=SAID).first.wait_for()
+    other.locator(".chat-msg.assistant", has_text=SAID).first.wait_for()
     assert page.locator(".chat-msg.user").count() == other.locator(".chat-msg.user").count() == 1
     idle(other)
     assert [tab.evaluate("window.most") for tab in (page, other)] == [1, 1], "in no moment it stood there twice"
     other.close()
 
 
-def test_a_message_sent_while_another_tab_has_a_turn_under_way_stays_in_the_box(page: Page) -> None:
+def test_a_message_sent_while_another_tab_has_a_turn_under_way_stays_in_the_box(page: Page, provider: Rogue) -> None:
     visit(page)
+    go_to(page, provider.url)
     wait_for_answer(page, send(page, "Please calculate 12*(3+4)"))
     other = page.context.new_page()
     visit(other, page.url)
-    think(page)
     box(other).fill("Said in the other tab")
-    send(page, ASKED)  # long enough that its turn is still under way when the other tab sends
+    provider.wrongs.append(hold(going_on := threading.Event()))
+    send(page, ASKED)
     page.locator(".chat-msg.now").wait_for()
     box(other).press("Enter")
     other.get_by_text("a turn of this chat is under way").wait_for()
     assert box(other).input_value() == "Said in the other tab"
     other.locator(".chat-msg.user", has_text="How long is the road").wait_for()
     answers = other.locator(ANSWER).count()
+    going_on.set()
     wait_for_answer(other, answers)
     assert box(other).input_value() == "Said in the other tab"
     box(other).press("Enter")
@@ -223,7 +240,7 @@ def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page) -> None:
         look(page, width, scheme)
         wait_for_theme(page, scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
-        assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
+        assert measure(page, partial(page.evaluate, GEOMETRY.read_text(encoding="utf-8"))) == []
 
 
 def test_stop_stays_at_the_message_box_and_works_at_every_moment(page: Page) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import hostile
 import pytest
 import turnscope
 from claude_log import Log, call
-from conftest import ROOT, idle, look, travel, wait_for_theme
+from conftest import ROOT, idle, look, measure, travel, wait_for_theme
 from debugger_links import find_linked
 from PIL import Image, ImageChops
 from playwright.sync_api import expect
@@ -612,6 +613,10 @@ def test_typing_in_a_field_does_not_step(kept: Page) -> None:
     kept.locator(".st-key-header-search input").fill("")
 
 
+CUT_OFF = """e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p =>
+    p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"""
+
+
 @pytest.mark.parametrize(("widths", "first"), [((1440, 800, 420), "dark"), ((420, 800, 1440), "light")], ids=str)
 def test_nothing_is_cut_off_at_any_width_and_theme(kept: Page, widths: tuple[int, ...], first: Any) -> None:
     """Opened at either end, and pulled from there: each width is measured in each theme."""
@@ -621,11 +626,7 @@ def test_nothing_is_cut_off_at_any_width_and_theme(kept: Page, widths: tuple[int
         for scheme in ("dark", "light") if first == "dark" else ("light", "dark"):
             look(kept, width, scheme)
             wait_for_theme(kept, scheme)
-            over = kept.locator(".stepper").evaluate(
-                "e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p => "
-                "p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"
-            )
-            assert over == [], (width, scheme)
+            assert measure(kept, partial(kept.locator(".stepper").evaluate, CUT_OFF)) == [], (width, scheme)
             assert kept.evaluate("document.documentElement.scrollWidth") <= width
             colour = kept.locator(".verb").evaluate("e => getComputedStyle(e).color")
             assert colour not in ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "the theme's colours reach the stepper"
@@ -636,9 +637,8 @@ def test_hostile_text_is_text_in_the_stepper(kept: Page, projects: Path) -> None
     reach(kept, session=session, policy="one-line-calls", set='{"1.keep":0}', request="0", step="0")
     for _ in range(12):
         kept.keyboard.press("ArrowRight")
+    kept.locator(".card", has_text="<script>").or_(kept.locator('.tile[title*="<script>"]').last).first.wait_for()
     idle(kept)
-    card, last = kept.locator(".card").inner_text(), kept.locator(".tile").last.get_attribute("title")
-    assert "<script>" in card or "<script>" in str(last)
     expect(kept.locator(".stepper script, .stepper img, .stepper style, .stepper form")).to_have_count(0)
     assert kept.evaluate("window.pwned") is None
 

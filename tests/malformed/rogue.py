@@ -91,6 +91,21 @@ def silent(handler: Handler) -> None:
     time.sleep(0.6)
 
 
+def hold(going_on: threading.Event, most: float = 120) -> Wrong:
+    """A good answer with thinking, which stops before its text until the event is set, for `most` seconds at most."""
+    thinking = ({"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "It is far. "})
+    text = ({"type": "text", "text": ""}, {"type": "text_delta", "text": SAID})
+    found = events(thinking, text)
+
+    def write(handler: Handler) -> None:
+        raw(b"".join(map(frame, found[:3])))(handler)
+        going_on.wait(most)
+        handler.wfile.write(b"".join(map(frame, found[3:])))
+        handler.wfile.flush()
+
+    return write
+
+
 class Rogue:
     """The server. `wrongs` are done in order, one per request; `bodies` is what it was sent."""
 

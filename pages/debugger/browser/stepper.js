@@ -4,7 +4,9 @@
 
 const instances = new WeakMap();
 const REPORT_AFTER = 160; // ms without a further step
-const REPORT_AGAIN = 2000; // ms until a report that the address does not show is made again: a run under way may have lost it
+// ms until a report that the address does not show is made again, each time twice as long: a run under way may have lost it, and a
+// report ends a run that takes longer.
+const REPORT_AGAIN = 2000;
 const REPORTS = 5;
 const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
@@ -151,7 +153,8 @@ function report(self, left = REPORTS) {
   self.waiting = setTimeout(() => {
     self.waiting = 0;
     const { request, step } = cursorOf(self.model, self.place);
-    self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), REPORT_AGAIN);
+    const pause = REPORT_AGAIN * 2 ** (REPORTS - left);
+    self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), pause);
     self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, stops: writeStops(self.wanted), seq: Date.now() });
   }, REPORT_AFTER);
 }
