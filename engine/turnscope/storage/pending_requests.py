@@ -63,10 +63,20 @@ def is_lost(path: Path, thread: str, request: int, of: str, sent: float | None) 
     """
     if of == identify_process():
         return (str(path), thread, request) not in _pending
+    return is_process_gone(of, sent)
+
+
+def is_process_gone(of: str, at: float | None) -> bool:
+    """Whether a process has ended. One of another machine counts as such an hour after it was heard of.
+
+    Args:
+        of: The process, as `identify_process` gave it.
+        at: When it was heard of, in seconds since the Unix epoch; None = unknown.
+    """
     host, _, rest = of.partition("|")
     number, _, born = rest.partition("|")
     if host != socket.gethostname():
-        return time.time() - (sent or 0.0) > LOST_SECONDS
+        return time.time() - (at or 0.0) > LOST_SECONDS
     return not number.isdigit() or not _is_running(int(number)) or _read_start_time(int(number)) != born
 
 

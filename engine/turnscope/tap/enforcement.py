@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from turnscope.envelope.plan import Plan
-from turnscope.errors import ContextWindowExceededError, TurnscopeError
+from turnscope.errors import ContextWindowExceededError, ProviderError, TurnscopeError
 from turnscope.live import request_checks
 from turnscope.live.betas import list_betas
 from turnscope.live.provider_errors import explain_refusal
@@ -29,9 +29,12 @@ from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.session_names import find_session_name
 from turnscope.session.model import JSON, Usage
 from turnscope.tap import upstream_answers
+from turnscope.tap.answer_usage import count_prompt, measure_answer
 from turnscope.tap.body_edits import Outline, check_body, write_body
 from turnscope.tap.client_bodies import CONVERSATIONS, ClientBody, Doubt, parse_client_body
+from turnscope.tap.day_ledger import DayLedger
 from turnscope.tap.decoding import decode_all
+from turnscope.tap.expected_costs import ExpectedCost, expect_cost
 from turnscope.tap.planned_conversation import (
     DESTINATIONS,
     PlannedConversation,
@@ -41,13 +44,14 @@ from turnscope.tap.planned_conversation import (
     make_chat,
 )
 from turnscope.tap.refusal_forms import Refusal, refuse_size
-from turnscope.tap.spending import Budgets, Spending, measure_answer
+from turnscope.tap.spending import Budgets, Hold, Spending
 from turnscope.tap.upstream_answers import Ask, UpstreamProvider
 
 MOST_CONVERSATIONS = 32  # that are remembered; the one that was silent longest is forgotten first
 MOST_STEPS = 128  # requests of one conversation from which a copy of it can go on
 MIN_THINKING = 1_024  # tokens; the Messages API accepts no smaller budget
 USAGE_SECONDS = 1.0  # how long a request waits until the answer before it, which has ended, is read
+HOLD_SECONDS = 0.25  # how often a request that waits for others looks at what other taps do
 RUN = "run"  # the session of requests that name none
 _LIMITS = {
     "anthropic-messages": ("max_tokens",),
@@ -103,6 +107,7 @@ class Ruling:
         session: The session that it belongs to.
         api: Its API.
         body: Its body as text.
+        hold: What a budget holds back for it; None = nothing.
     """
 
     action: Action = "passed"
@@ -117,6 +122,7 @@ class Ruling:
     session: str = RUN
     api: str = ""
     body: str = ""
+    hold: Hold | None = None
     ended: bool = False  # its answer has ended
     answered: threading.Event = field(default_factory=threading.Event)  # and was read
 
@@ -147,11 +153,18 @@ class Enforcer:
         rules: What they are held to.
         report: Is told once of each reason for which a request passes unchanged.
         clock: Gives the time in seconds since the Unix epoch.
+        ledger: What other taps spend; None = nothing is known of others.
     """
 
-    def __init__(self, rules: Rules, report: Callable[[str], None] = print, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        report: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.time,
+        ledger: DayLedger | None = None,
+    ) -> None:
         self.rules, self.clock = rules, clock
-        self.spending = Spending(rules.budgets, rules.prices, report, clock)
+        self.spending = Spending(rules.budgets, rules.prices, report, clock, ledger)
         self._report, self._reported = report, set[str]()
         self._known: list[_Known] = []
         self._templates: dict[str, TapChat] = {}
@@ -177,6 +190,54 @@ class Enforcer:
             self._pass(ruling, f"an error of Turnscope's own: {type(error).__name__}: {error}")
         ruling.facts["ms"] = round((time.perf_counter() - began) * 1_000, 1)
         return ruling
+
+    def hold(self, ruling: Ruling, request: Outgoing, is_given_up: Callable[[], bool]) -> None:
+        """Hold back what a request may cost, before it leaves; refuse it where no budget pays for it. Never raises.
+
+        Where running requests hold back what it needs, this takes until one of them ends.
+
+        Args:
+            ruling: What was ruled on it.
+            request: The request.
+            is_given_up: Whether nobody waits for it any more.
+        """
+        if not self.rules.budgets.are_set or ruling.is_refused:
+            return
+        try:
+            self._hold(ruling, request, is_given_up)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the request passes
+            self.say_once(f"an error of Turnscope's own: {type(error).__name__}: {error}", "a budget does not count a request")
+
+    def _hold(self, ruling: Ruling, request: Outgoing, is_given_up: Callable[[], bool]) -> None:
+        plan = ruling.sent.plan if ruling.sent and ruling.is_changed else None
+        if not ruling.body:  # it was given up before it was read
+            ruling.body = decode_all(request.body, request.headers.get("content-encoding", ""))[0].decode("utf-8", "replace")
+            ruling.session = _find_session(request, ruling.body)
+        body, model = ruling.text if ruling.is_changed else ruling.body, ruling.model or request.model
+        cost = expect_cost(body, model, self.rules.prices, self.clock(), plan.expected_tokens if plan else 0)
+        if cost is None:
+            self.spending.say_unpriced(model)
+            return
+        found = self._wait_for_hold(request.api, ruling.session, cost, lambda: is_given_up() or self.rules.dry_run)
+        if isinstance(found, Refusal):
+            self._refuse_spending(ruling, found)
+        else:
+            ruling.hold = found
+
+    def _wait_for_hold(
+        self, api: str, session: str, cost: ExpectedCost, is_given_up: Callable[[], bool]
+    ) -> Hold | Refusal | None:
+        """Hold back what a request may cost, once those that run leave so much. None where nobody waits for it any more."""
+        while (found := self.spending.hold(api, session, cost)) is None and not is_given_up():
+            self.spending.wait(HOLD_SECONDS)
+        return found
+
+    def _refuse_spending(self, ruling: Ruling, refusal: Refusal) -> None:
+        ruling.action, ruling.refusal, ruling.why, ruling.text = "refused", refusal, refusal.what, ""
+
+    def release(self, ruling: Ruling) -> None:
+        """Hold nothing back any more for a request that has no answer. Again it does nothing."""
+        self.spending.release(ruling.hold)
 
     def warm_up(self) -> None:
         """Load what the first ruling needs, so that the first request does not wait for it."""
@@ -212,16 +273,16 @@ class Enforcer:
             raise Doubt("the body is no UTF-8 text") from error
         if trouble:
             raise Doubt(trouble)
-        ruling.session = find_session_name(request.headers, as_mapping(parse_if_json(ruling.body))) or RUN
+        ruling.session = _find_session(request, ruling.body)
         if refusal := self.spending.refuse(request.api, ruling.session):
-            ruling.action, ruling.refusal, ruling.why = "refused", refusal, refusal.what
+            self._refuse_spending(ruling, refusal)
             return
         if self.rules.policy is None or request.api not in CONVERSATIONS:
             return
         body = parse_client_body(request.api, ruling.body, request.model)
         if not body.messages:
             raise Doubt("the conversation is empty")
-        provider = self._make_provider(request, ruling, body, ask)
+        provider = self._make_provider(request, ruling, body, ask, is_given_up)
         with self._open_conversation(body) as known:
             self._plan(known, ruling, body, provider)
             if is_given_up():
@@ -318,14 +379,28 @@ class Enforcer:
             self._templates[api] = replace(chat, clock=self.clock)
         return self._templates[api]
 
-    def _make_provider(self, request: Outgoing, ruling: Ruling, body: ClientBody, ask: Ask | None) -> UpstreamProvider:
+    def _make_provider(
+        self, request: Outgoing, ruling: Ruling, body: ClientBody, ask: Ask | None, is_given_up: Callable[[], bool]
+    ) -> UpstreamProvider:
         """What answers the questions of rules. What that costs is counted."""
 
         def bill(model: str, usage: Usage) -> None:
             self.spending.add(ruling.session, model or body.model, usage, self.clock())
 
+        def ask_within_budget(data: bytes, betas: Sequence[str]) -> tuple[int, str]:
+            assert ask is not None
+            cost = expect_cost(data.decode(), body.model, self.rules.prices, self.clock())
+            found = self._wait_for_hold(request.api, ruling.session, cost, is_given_up) if cost else None
+            if isinstance(found, Refusal) and not self.rules.dry_run:
+                raise ProviderError(found.what, hint="")
+            try:
+                return ask(data, betas)
+            finally:
+                self.spending.release(found if isinstance(found, Hold) else None)
+
+        asks = ask_within_budget if ask and self.rules.budgets.are_set else ask
         marks = body.get("max_tokens") is None
-        return UpstreamProvider(request.api, DESTINATIONS[request.api], ask, bill, limits_completion=marks)
+        return UpstreamProvider(request.api, DESTINATIONS[request.api], asks, bill, limits_completion=marks)
 
     def learn(self, ruling: Ruling, status: int, encoding: str, data: bytes) -> None:
         """Learn from the answer to a request what was billed. Never raises.
@@ -341,6 +416,7 @@ class Enforcer:
         except Exception as error:  # noqa: BLE001 - the answer has passed already
             self.say_once(f"an answer could not be read: {type(error).__name__}: {error}")
         finally:
+            self.release(ruling)
             ruling.answered.set()
 
     def _learn(self, ruling: Ruling, status: int, text: str) -> None:
@@ -348,8 +424,9 @@ class Enforcer:
         if status == 200:
             body = ruling.text if ruling.is_changed else ruling.body
             named = sent.plan.model if sent else ""
-            model, usage = measure_answer(ruling.api, body, text, named)
-            self.spending.add(ruling.session, model or named, usage, now)
+            named = named or str(as_mapping(parse_if_json(body)).get("model") or "")
+            model, usage = measure_answer(ruling.api, lambda: count_prompt(body), text, named)
+            self.spending.add(ruling.session, model, usage, now, ruling.hold)
             call = upstream_answers.read_answer(ruling.api, {}, text, named)
             if sent and call:
                 believed = call.about.get("usage")
@@ -357,6 +434,10 @@ class Enforcer:
                 sent.stop_reason, sent.answered_at = call.about.get("stop_reason") or "", now
         elif sent and not sent.whole:
             sent.count = request_checks.read_prompt_size(sent.plan, explain_refusal(status, text))
+
+
+def _find_session(request: Outgoing, body: str) -> str:
+    return find_session_name(request.headers, as_mapping(parse_if_json(body))) or RUN
 
 
 def _read_fields(body: ClientBody) -> dict[str, JSON]:

@@ -168,6 +168,8 @@ class Gateway:
                 with suppress(asyncio.CancelledError):
                     await forward
             client.running -= 1
+            if self.rules is not None and passing.ruling:
+                self.rules.release(passing.ruling)
         if forward.cancelled():
             self._end(passing, "client gone", "the client closed the connection")
         elif (error := forward.exception()) is not None:

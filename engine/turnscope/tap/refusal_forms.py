@@ -59,18 +59,20 @@ def refuse_size(api: str, error: ContextWindowExceededError) -> Refusal:
     return Refusal(400, kind, error.what, {"error": error_body | {DETAILS: {"kind": kind, **facts}}})
 
 
-def refuse_spending(api: str, spent: Decimal, limit: Decimal, what_for: str) -> Refusal:
-    """Refuse a request because a budget is used up.
+def refuse_spending(api: str, spent: Decimal, limit: Decimal, what_for: str, next_cost: Decimal = Decimal(0)) -> Refusal:
+    """Refuse a request because a budget is used up, or would be by it.
 
     Args:
         api: The API of the request.
         spent: What was spent, in USD.
         limit: The budget, in USD.
         what_for: What the budget is for: session or day.
+        next_cost: What the request is expected to cost, in USD; 0 = nothing is left anyway.
     """
     kind = f"{what_for}_budget_exceeded"
-    what = f"turnscope tap: this {what_for} has cost ${spent:.4f} of its budget of ${limit}; the request was not sent"
-    facts = {"spent_usd": str(spent), "limit_usd": str(limit)}
+    more = f", and this request is expected to cost ${next_cost:.4f}" if spent < limit else ""
+    what = f"turnscope tap: this {what_for} has cost ${spent:.4f} of its budget of ${limit}{more}; the request was not sent"
+    facts = {"spent_usd": str(spent), "limit_usd": str(limit)} | ({"expected_usd": str(next_cost)} if more else {})
     match api:
         case "anthropic-messages":
             return Refusal(402, kind, what, _write_anthropic("billing_error", what, kind, facts))

@@ -90,13 +90,35 @@ class RuledRequests:
         except asyncio.CancelledError:  # its client has gone
             job.given_up.set()
             raise
+        ruling = future.result() if future.done() else self._give_up(passing, job)
+        await self._hold(ruling, outgoing)
         try:
-            ruling = future.result() if future.done() else self._give_up(passing, job)
             self.record(passing.number, ruling)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the request passes
-            ruling = Ruling(why=f"an error of Turnscope's own: {type(error).__name__}: {error}", api=passing.api)
+            hold = ruling.hold
+            ruling = Ruling(why=f"an error of Turnscope's own: {type(error).__name__}: {error}", api=passing.api, hold=hold)
             self.enforcer.say_once(ruling.why)
         return ruling
+
+    async def _hold(self, ruling: Ruling, outgoing: Outgoing) -> None:
+        """Hold back what a request may cost, and wait until running ones leave so much."""
+        gone = threading.Event()
+        future = _run(asyncio.get_running_loop(), partial(self.enforcer.hold, ruling, outgoing, gone.is_set))
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError:  # its client has gone
+            gone.set()
+            future.add_done_callback(lambda _: self.enforcer.release(ruling))
+            raise
+
+    def release(self, ruling: Ruling) -> None:
+        """Hold nothing back any more for a request that ended without an answer."""
+        if not ruling.ended:
+            self.enforcer.release(ruling)
+
+    def close(self) -> None:
+        """Tell other taps that this one has ended."""
+        self.enforcer.spending.close()
 
     def record(self, number: int, ruling: Ruling) -> None:
         """Record a ruling.

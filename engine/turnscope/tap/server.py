@@ -29,6 +29,7 @@ from turnscope.tap.traffic import Traffic, WatchedRecorder
 if TYPE_CHECKING:
     import uvicorn
 
+    from turnscope.tap.day_ledger import DayLedger
     from turnscope.tap.enforcement import Rules
     from turnscope.tap.ruled_requests import RuledRequests
 
@@ -91,7 +92,8 @@ def run_tap(
     listening = _listen(host, port)
     number = listening.getsockname()[1]
     recorder = _open_log(path, command, listening, traffic)
-    server = _make_server(Gateway(upstreams, recorder, Access(number, token), _make_rules(rules, path, recorder)))
+    ruled = _make_rules(rules, path, recorder)
+    server = _make_server(Gateway(upstreams, recorder, Access(number, token), ruled))
     thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="tap", daemon=True)
     thread.start()
     try:
@@ -102,21 +104,32 @@ def run_tap(
         thread.join(END_SECONDS)
         listening.close()
         recorder.close()
+        if ruled:
+            ruled.close()  # from now on the log says what this tap spent
 
 
 def _make_rules(rules: Rules | None, path: Path, recorder: Recorder) -> RuledRequests | None:
-    """Make what rules on requests. It knows what was spent today, where a day has a budget."""
+    """Make what rules on requests. It knows what was spent today by all taps, where a day has a budget."""
     if rules is None:
         return None
     from turnscope.tap.enforcement import Enforcer
     from turnscope.tap.ruled_requests import RuledRequests
 
-    enforcer = Enforcer(rules, _report)
-    if rules.budgets.day is not None:
-        enforcer.spending.read_earlier(path.parent)
+    enforcer = Enforcer(rules, _report, ledger=_make_ledger(rules, path) if rules.budgets.day is not None else None)
     if rules.policy is not None:
         Thread(target=enforcer.warm_up, name="tap-warm-up", daemon=True).start()
     return RuledRequests(enforcer, recorder, rules.policy.name if rules.policy else "")
+
+
+def _make_ledger(rules: Rules, path: Path) -> DayLedger:
+    from turnscope.tap.day_ledger import DayLedger, Sums
+    from turnscope.tap.log_sums import LogSums
+    from turnscope.tap.spending import name_day
+
+    ledger = DayLedger(path, lambda log: LogSums(log, rules.prices, name_day), name_day, time.time, _report)
+    with ledger.open(Sums):
+        pass  # what earlier taps spent is read now, and not when the first request waits for it
+    return ledger
 
 
 def _open_log(path: Path, command: Sequence[str], listening: socket.socket, traffic: Traffic | None) -> Recorder:

@@ -1,25 +1,25 @@
-"""What passing requests cost, by session and by day, and whether a budget is used up.
+"""What passing requests cost, by session and by day, what is held back for those that run, and whether a budget is used up.
 
-Prices are those of every other page. A request whose answer names no usage is estimated by its texts.
+Beside others a request leaves only where the budget pays for all of them at their dearest; else it waits for them. Alone it
+leaves where the budget pays for what its session's requests have cost of late. Prices are those of every other page.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 
-from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.pricing.prices import Prices
-from turnscope.reading.source import Source
-from turnscope.reading.tap_log import TapCall, is_tap_log, read_tap_log
 from turnscope.session.model import Usage
-from turnscope.tap.client_bodies import CONVERSATIONS
+from turnscope.tap.day_ledger import DayLedger, Sums
+from turnscope.tap.expected_costs import ExpectedCost
+from turnscope.tap.log_sums import RECENT
 from turnscope.tap.refusal_forms import Refusal, refuse_spending
-from turnscope.tap.upstream_answers import read_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,96 +29,182 @@ class Budgets:
     session: Decimal | None = None
     day: Decimal | None = None
 
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any."""
+        return self.session is not None or self.day is not None
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """What is held back for a running request. `usd`: how much."""
+
+    session: str
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """One budget: `most` of it, what was spent, and what is held back, in USD."""
+
+    name: str
+    most: Decimal
+    spent: Decimal
+    held: Decimal
+
 
 class Spending:
-    """What was spent. Any thread may add to it.
+    """What was spent and is held back. Any thread may use it.
 
     Args:
         budgets: The budgets.
         prices: Prices of models.
         report: Is told once of each model without a price.
         clock: Gives the time in seconds since the Unix epoch.
+        ledger: What other taps spend; None = nothing is known of others.
     """
 
-    def __init__(self, budgets: Budgets, prices: Prices, report: Callable[[str], None], clock: Callable[[], float]) -> None:
-        self.budgets, self.prices, self._report, self._clock = budgets, prices, report, clock
+    def __init__(
+        self,
+        budgets: Budgets,
+        prices: Prices,
+        report: Callable[[str], None],
+        clock: Callable[[], float],
+        ledger: DayLedger | None = None,
+    ) -> None:
+        self.budgets, self.prices, self.ledger, self._report, self._clock = budgets, prices, ledger, report, clock
         self.by_session: dict[str, Decimal] = {}
         self.by_day: dict[str, Decimal] = {}
+        self._recent: dict[str, deque[Decimal]] = {}
+        self._holds: set[Hold] = set()
         self._unpriced: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
-    def add(self, session: str, model: str, usage: Usage, at: float) -> None:
-        """Add what a request was billed.
+    def hold(self, api: str, session: str, cost: ExpectedCost) -> Hold | Refusal | None:
+        """Hold back what a request may cost; None where it has to wait for those that run, a refusal where no budget pays it.
+
+        Args:
+            api: Its API.
+            session: Its session.
+            cost: What it may cost.
+        """
+        with self._lock, self._open_day() as others:
+            usual = min(cost.most, self._find_usual(session) or others.usual or cost.prompt)
+            scopes = self._list_scopes(session, others)
+            for scope in scopes:
+                if scope.spent >= scope.most or scope.spent + usual > scope.most:
+                    return refuse_spending(api, scope.spent, scope.most, scope.name, usual)
+            if any(scope.held and scope.spent + scope.held + cost.most > scope.most for scope in scopes):
+                return None
+            made = Hold(session, cost.most)
+            self._holds.add(made)
+            return made
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something is no longer held back, or so long: other taps are not heard of.
+
+        Args:
+            seconds: How long at most.
+        """
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def release(self, hold: Hold | None) -> None:
+        """Hold something back no longer. What it cost is added before, if anything. Again it does nothing.
+
+        Args:
+            hold: What was held back.
+        """
+        with self._changed:
+            if hold in self._holds:
+                self._holds.discard(hold)
+                self._tell()
+
+    def add(self, session: str, model: str, usage: Usage, at: float, hold: Hold | None = None) -> None:
+        """Add what a request was billed, and hold nothing back for it any more.
 
         Args:
             session: Its session.
             model: Its model.
             usage: Its tokens.
             at: When it was sent, in seconds since the Unix epoch.
+            hold: What was held back for it.
         """
         cost = self.prices.compute_cost(usage, model, at)
-        with self._lock:
-            if cost is None:
-                if model not in self._unpriced and (self.budgets.session or self.budgets.day):
-                    self._report(f"no price is known for {model or 'an unnamed model'}: budgets do not count it")
-                self._unpriced.add(model)
-                return
+        if cost is None:
+            self.say_unpriced(model)
+            self.release(hold)
+            return
+        with self._changed:
             day = name_day(at)
             self.by_session[session] = self.by_session.get(session, Decimal(0)) + cost.total
             self.by_day[day] = self.by_day.get(day, Decimal(0)) + cost.total
+            self._recent.setdefault(session, deque(maxlen=RECENT)).append(cost.total)
+            if hold:
+                self._holds.discard(hold)
+            self._tell()
+
+    def say_unpriced(self, model: str) -> None:
+        """Report once that a model has no known price."""
+        with self._lock:
+            if model not in self._unpriced and self.budgets.are_set:
+                self._report(f"no price is known for {model or 'an unnamed model'}: budgets do not count it")
+            self._unpriced.add(model)
 
     def refuse(self, api: str, session: str) -> Refusal | None:
-        """Refuse the next request of a session where a budget is used up.
+        """Refuse the next request of a session where a budget is used up, by what this tap alone spent.
 
         Args:
             api: Its API.
             session: The session.
         """
         with self._lock:
-            spent = {
-                "session": (self.by_session.get(session, Decimal(0)), self.budgets.session),
-                "day": (self.by_day.get(name_day(self._clock()), Decimal(0)), self.budgets.day),
-            }
-        found = ((name, used, most) for name, (used, most) in spent.items() if most is not None and used >= most)
-        return next((refuse_spending(api, used, most, name) for name, used, most in found), None)
+            scopes = self._list_scopes(session, Sums())
+        used = (scope for scope in scopes if scope.spent >= scope.most)
+        return next((refuse_spending(api, scope.spent, scope.most, scope.name) for scope in used), None)
 
-    def read_earlier(self, folder: Path) -> None:
-        """Add what earlier taps recorded today.
+    def close(self) -> None:
+        """Tell the other taps that this one has ended. Its log is written by then."""
+        with self._lock:
+            if self.ledger:
+                self.ledger.close()
+            self.ledger = None
 
-        Args:
-            folder: The folder of their logs.
-        """
-        today = name_day(self._clock())
-        for path in sorted(folder.glob("*.jsonl")):
-            if name_day(path.stat().st_mtime) == today:
-                for call in _read_calls(path):
-                    if call.sent_at and name_day(call.sent_at) == today and call.status == 200 and call.api in CONVERSATIONS:
-                        model, usage = measure_answer(call.api, call.body, "".join(call.answer), call.model)
-                        self.add(f"{path.stem}", model, usage, call.sent_at)
+    @contextmanager
+    def _open_day(self) -> Iterator[Sums]:
+        """Give what other taps spent today and hold. They wait, and are told behind the block what this one does."""
+        if self.ledger is None:
+            yield Sums()
+            return
+        with self.ledger.open(self._add_own) as others:
+            yield others
 
+    def _tell(self) -> None:
+        """Tell requests that wait, and other taps, that something changed."""
+        if self.ledger:
+            self.ledger.write(self._add_own())
+        self._changed.notify_all()
 
-def _read_calls(path: Path) -> Iterator[TapCall]:
-    source = Source(path)
-    if is_tap_log(source):
-        yield from read_tap_log(source).calls
+    def _add_own(self) -> Sums:
+        spent = self.by_day.get(name_day(self._clock()), Decimal(0))
+        return Sums(spent, self._sum_held(), self._find_usual())
 
+    def _list_scopes(self, session: str, others: Sums) -> list[_Scope]:
+        own = self._add_own()
+        known = [
+            ("session", self.budgets.session, self.by_session.get(session, Decimal(0)), self._sum_held(session)),
+            ("day", self.budgets.day, own.spent + others.spent, own.held + others.held),
+        ]
+        return [_Scope(name, most, spent, held) for name, most, spent, held in known if most is not None]
 
-def measure_answer(api: str, body: str, answer: str, model: str = "") -> tuple[str, Usage]:
-    """Give the model that answered, and what is billed: as reported, else as counted by the texts.
+    def _find_usual(self, session: str = "") -> Decimal:
+        """What the dearest of a session's requests of late cost; of a new one, and of none, of all sessions."""
+        known = self._recent.get(session) or [cost for costs in self._recent.values() for cost in costs]
+        return max(known, default=Decimal(0))
 
-    Args:
-        api: The API.
-        body: The body as it was sent.
-        answer: What came back.
-        model: The model, where neither of them names it.
-    """
-    call = read_answer(api, {}, answer, model)
-    usage: Usage | None = call.about.get("usage") if call else None
-    named = str(call.about.get("model") or "") if call else ""
-    if usage is None:
-        prompt, written = count_texts([body, answer], make_estimator(""))
-        usage = Usage(prompt, output_tokens=written)
-    return named or model, usage
+    def _sum_held(self, session: str | None = None) -> Decimal:
+        return sum((hold.usd for hold in self._holds if session in (None, hold.session)), Decimal(0))
 
 
 def name_day(at: float) -> str:
