@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from turnscope.envelope.condensing import SummaryOptions, compute_fill, count_source_tokens
-from turnscope.envelope.conversation import find_fitting_start, find_start
+from turnscope.envelope.conversation import count_static_tokens, find_fitting_start, find_start
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.work_extract import Candidates, Line, find_names, find_replaced, read_block, read_extract, write_extract
@@ -24,9 +24,9 @@ HEAD = (
 )
 USUAL = 0.1 / 1.15  # price of reading a token, over what writing it again costs more, where a model has no known price
 SHORTEST = 300.0  # seconds that every provider's cache lives after its last use
-LEAST = 3_000  # tokens; less older work is not worth a cut
+LEAST = 3_000  # tokens; less older work is not worth a cut (in a small window: a third of what may stay of it)
 COLD = 3  # where the cache is cold, so that all is written again, a third of the newest messages stays
-MOST = 3  # neither the newest messages nor the extract take more than a third of the limit
+MOST = 3  # neither newest messages nor extract take more than a third of what system prompt and tools leave of the limit
 OWN = 2  # mentions that what the assistant wrote counts as, a summary by the tool, and what the earlier extract has
 
 
@@ -55,13 +55,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not count_before(ctx.index.messages, ctx.request.cut):
         return state
     first, cold = ctx.index.messages[0], _explain_cold(ctx)
-    most = max(1, ctx.limit // MOST)
+    most = max(1, (ctx.limit - count_static_tokens(envelope, ctx)) // MOST)
     keep, room = min(most, params.keep), min(most, params.extract)
     at = find_start(ctx, find_fitting_start(envelope, ctx, keep // COLD if cold else keep), answer=True)
     done = max(first, state.done)
     older = ctx.count_tokens(done, at) if done < at else 0
     carried = state.carried + older
-    because = _explain_cut(envelope, ctx, params, cold, carried, keep + room) if older >= min(LEAST, most) else ""
+    because = _explain_cut(envelope, ctx, params, cold, carried, keep + room) if older >= min(LEAST, most // MOST) else ""
     if not because:
         return Work(state.done, carried) if older else state
     prompts = _find_prompts(envelope, ctx, Span(first, at), done, min(params.prompts, most))

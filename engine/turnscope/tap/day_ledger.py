@@ -59,7 +59,7 @@ class DayLedger:
         self.log, self._make_sums, self._name_day, self._clock, self._report = log, make_sums, name_day, clock, report
         self._id, self._sums = uuid4().hex, dict[str, LogSums]()
         self._database: sqlite3.Connection | None = None
-        self._said = False
+        self._failed = False
 
     @contextmanager
     def open(self, own: Callable[[], Sums]) -> Iterator[Sums]:
@@ -160,9 +160,9 @@ class DayLedger:
         return self._database
 
     def _fail(self, error: Exception) -> None:
-        if not self._said:
+        if not self._failed:
             self._report(f"the spending of other taps is not counted: {error}")
-        self._said = True
+        self._failed = True
 
     def close(self) -> None:
         """Hold nothing any more: from now on the log says what this tap spent."""

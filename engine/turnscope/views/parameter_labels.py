@@ -116,6 +116,7 @@ LABELS: Mapping[str, str] = {
     "hide_older_half.factor": "Counts are multiplied by",
     "cut_long_results.max_tokens": "Keep of a result (tokens)",
     "cut_long_results.head": f"Of it from the beginning ({_SHARE})",
+    "cut_long_results.fit": f"Only where it does not fit, to this fill ({_SHARE}, 0 = always)",
     "stage_by_fill.truncate_at": f"Cut at fill of the budget ({_SHARE})",
     "stage_by_fill.keep": f"Keep of the messages then ({_SHARE})",
     "stage_by_fill.condense_at": f"Condense at fill of the budget ({_SHARE})",
