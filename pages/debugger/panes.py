@@ -12,7 +12,7 @@ from turnscope.views import Cursor, closeup, decision_log, exact_body, rejection
 from turnscope.views.cached_cost import CachePrice
 from turnscope.views.stepper import find_summary_block
 
-from pages.debugger import address, decision_list, overflow_pane, policy_replay
+from pages.debugger import address, decision_list, dry_run, overflow_pane, policy_replay
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import cards, opening, url, widgets
@@ -28,6 +28,7 @@ PANES = {
     "asks": "Rule queries",
     "log": "This decision",
 }
+DRY_RUN = {"dry": "Dry run"}
 HERE = {
     "here": ("Here", "good"),
     "replaced": ("Replaced", "warn"),
@@ -56,7 +57,8 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
             f'<div class="why-line refused" role="status"><b class="tone-bad">{heading}</b> <span>{escape(wrong)}</span></div>'
         )
     queries = len(replay.trace.plans[at.request].asks)
-    names = {key: f"{name} ({queries})" if key == "asks" and queries else name for key, name in PANES.items()}
+    offered = PANES | (DRY_RUN if dry_run.is_recorded(shown) else {})
+    names = {key: f"{name} ({queries})" if key == "asks" and queries else name for key, name in offered.items()}
     pane = url.draw_choice("Look at", names, "pane", "debugger.pane")
     if pane == "text":
         _draw_texts(replay, at, close)
@@ -70,6 +72,8 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
         overflow_pane.draw(shown, replay, at)
     elif pane == "asks":
         _draw_queries(replay, at)
+    elif pane == "dry":
+        dry_run.draw(shown, at)
     else:
         _draw_decision(replay, at)
 

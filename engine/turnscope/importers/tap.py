@@ -55,6 +55,7 @@ ALONE = "alone"  # before the number of a conversation that no name joins to oth
 RUN = "run"  # the id of what a tool sent that the tap started, where its requests name no session
 COUNTING = frozenset(("anthropic-count", "gemini-count", "openai-count"))
 TURN = "x-codex-turn-metadata"
+DRY_RUN = "a dry run:"  # what the reason of what was not done begins with
 MAX_DEPTH = 9  # subagents below subagents
 _PROMPTS = {"anthropic-messages": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 _SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -399,10 +400,10 @@ def _list_reasons(ruling: Mapping[str, Any]) -> Iterator[Reason]:
         because = (
             "; ".join(as_text(one.get("because")) for one in as_rows(ruling.get("decisions"))) or "as at the request before"
         )
-        yield Reason("", f"a dry run: the policy {name!r} would have cut this request{size}: {because}")
+        yield Reason("", f"{DRY_RUN} the policy {name!r} would have cut this request{size}: {because}")
     elif action == "refused":
         yield Reason(
-            "", f"{'a dry run: the tap would have refused' if ruling.get('dry_run') else 'the tap refused'} this request: {why}"
+            "", f"{f'{DRY_RUN} the tap would have refused' if ruling.get('dry_run') else 'the tap refused'} this request: {why}"
         )
     elif why:
         yield Reason("", f"the tap passed this request unchanged: {why}")
