@@ -1,5 +1,6 @@
 """A provider of this machine that speaks four APIs, calls a tool in each answer, and rejects what providers reject.
 
+It streams where a request wants that.
 A call without a result behind it, a result without its call, an empty conversation, a prompt that is larger than the window:
 the rules are those of `planning.lint`, read from the body itself. Tokens are counted by characters.
 """
@@ -101,6 +102,42 @@ def write(api: str, number: int, size: int, model: str, *, summary: bool = False
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model}
 
 
+def to_events(api: str, answer: Any) -> bytes:
+    """The same answer as a stream."""
+    if api == "anthropic-messages":
+        events = [*_to_anthropic_events(answer)]
+    elif api == "openai-chat":
+        chunk = {key: answer[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+        said = answer["choices"][0]["message"]
+        calls = [{**call, "index": number} for number, call in enumerate(said.get("tool_calls", []))]
+        delta = {"role": "assistant", "content": said["content"]} | ({"tool_calls": calls} if calls else {})
+        reason = answer["choices"][0]["finish_reason"]
+        choices = [{"index": 0, "delta": delta, "finish_reason": None}, {"index": 0, "delta": {}, "finish_reason": reason}]
+        events = [*(chunk | {"choices": [one]} for one in choices), chunk | {"choices": [], "usage": answer["usage"]}]
+    elif api == "openai-responses":
+        begun = {**answer, "status": "in_progress", "output": [], "usage": None}
+        events = [{"type": "response.created", "response": begun}, {"type": "response.completed", "response": answer}]
+        events = [{**one, "sequence_number": number} for number, one in enumerate(events)]
+    else:
+        events = [answer]
+    return b"".join(f"event: {one.get('type', '')}\ndata: {json.dumps(one)}\n\n".encode() for one in events)
+
+
+def _to_anthropic_events(answer: Any) -> Iterator[Any]:
+    yield {"type": "message_start", "message": {**answer, "content": [], "stop_reason": None}}
+    for index, block in enumerate(answer["content"]):
+        is_text = block["type"] == "text"
+        begun = {**block, "text": ""} if is_text else {**block, "input": {}}
+        said = {"type": "text_delta", "text": block["text"]} if is_text else None
+        delta = said or {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        yield {"type": "content_block_start", "index": index, "content_block": begun}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    usage = {"output_tokens": answer["usage"]["output_tokens"]}
+    yield {"type": "message_delta", "delta": {"stop_reason": answer["stop_reason"], "stop_sequence": None}, "usage": usage}
+    yield {"type": "message_stop"}
+
+
 @contextmanager
 def serve_strictly(window: int) -> Iterator[StrictUpstream]:
     """Serve while the block runs."""
@@ -113,9 +150,11 @@ def serve_strictly(window: int) -> Iterator[StrictUpstream]:
             text = self.rfile.read(int(self.headers["content-length"])).decode()
             upstream.headers.append({name.lower(): value for name, value in self.headers.items()})
             status, body = upstream.answer(self.path, text)
-            data = json.dumps(body).encode()
+            streams = status == 200 and ('"stream": true' in text or '"stream":true' in text or "streamGenerate" in self.path)
+            api = detect_api(self.path.partition("?")[0])
+            data = to_events(api, body) if streams else json.dumps(body).encode()
             self.send_response(status)
-            self.send_header("content-type", "application/json")
+            self.send_header("content-type", "text/event-stream" if streams else "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
