@@ -44,7 +44,8 @@ class Held:
     """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal.
 
     `requested`: recorded cuts that a person requested, by the log: the policy follows those at whatever size. `stays`: for each
-    compaction, which the policy then makes without what the log holds of it, whether the same blocks stay.
+    compaction, which the policy then makes without what the log holds of it, whether the same blocks stay. `more`: characters of
+    each body that were not sent.
     """
 
     policy: str
@@ -53,6 +54,7 @@ class Held:
     equal: Mapping[str, tuple[float, ...]]
     stays: Mapping[int, bool]
     requested: tuple[int, ...] = ()
+    more: tuple[int, ...] = ()
 
     @property
     def met(self) -> tuple[int, ...]:
@@ -61,9 +63,11 @@ class Held:
 
 
 def read_claude(folder: Path, _run: Run) -> Mapping[str, Any]:
-    """The window that the run's command sets."""
-    found = re.search(r"\bCLAUDE_CODE_AUTO_COMPACT_WINDOW=(\d+)", (folder / "command.sh").read_text("utf-8"))
-    return {"1.window": int(found[1])} if found else {}
+    """The window that the run's command sets, and the share of it."""
+    command = (folder / "command.sh").read_text("utf-8")
+    names = {"1.window": "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "1.percent": "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"}
+    found = {key: re.search(rf"\b{name}=[\"']?(\d+)", command) for key, name in names.items()}
+    return {key: int(one[1]) for key, one in found.items() if one}
 
 
 def read_opencode(_folder: Path, run: Run) -> Mapping[str, Any]:
@@ -142,7 +146,8 @@ def hold_session(run: Run, session: Session, policy: Policy, actions: Collection
     equal = {part: tuple(one.equal[part] for one in held) for part in PARTS}
     requested = [n for n in sorted(recorded) if any(one.edit.because.startswith(REQUESTED) for one in trace.plans[n].decisions)]
     stays = hold_stays(session, policy)
-    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, stays, tuple(requested))
+    more = tuple(one.more for one in held)
+    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, stays, tuple(requested), more)
 
 
 def hold_stays(session: Session, policy: Policy) -> Mapping[int, bool]:
@@ -183,7 +188,8 @@ def format_held(name: str, held: Held) -> str:
     others, same = len(held.made) - len(held.met), f"{sum(held.stays.values())}/{len(held.stays)}"
     shares = "".join(f"{median(share):>11.1%} ({min(share):>6.1%})" for share in held.equal.values() if share)
     cuts = f"{len(held.recorded):>9}{len(held.met):>6}{len(held.requested):>10}{others:>7}{same:>8}"
-    return f"{name:<28}{held.policy:<24}{cuts}  {shares}"
+    more = f"{median(held.more):>10,.0f} ({max(held.more):>7,})" if held.more else ""
+    return f"{name:<28}{held.policy:<24}{cuts}  {shares}{more}"
 
 
 HEADING = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'requested':>10}{'others':>7}{'stays':>8}  " + "".join(

@@ -84,10 +84,12 @@ def follow_recorded(edits: list[Edit], because: str, facts: dict[str, Any]) -> E
         because: Why it is condensed.
         facts: The facts of each edit.
     """
-    left = [edit for edit in edits if edit.span and edit.body]
+    left = [edit for edit in edits if edit.span]
+    if not any(edit.body for edit in left):
+        return False
     for edit in left:
         yield Edit("condense", f"{because}: what the log says came in its place", edit.span, edit.body, facts=facts)
-    return bool(left)
+    return True
 
 
 def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:
@@ -117,10 +119,19 @@ def count_previous_usage(ctx: Ctx, last: int, answer: int) -> int:
     if previous is None or usage is None:
         return ctx.previous_usage
     prompt = ctx.previous_usage - usage.output_tokens
-    same = (find_at_or_before(_find_compaction_requests(ctx), ctx.request.n - 1) or -1) == last
-    if same and ctx.calibration.recorded == usage.prompt_tokens:
+    if is_in_step(ctx, last) and ctx.calibration.recorded == usage.prompt_tokens:
         prompt = usage.prompt_tokens + round(ctx.calibration.scale * (previous.seen.tokens - ctx.calibration.counted))
     return prompt + (max(answer, usage.output_tokens) if previous.request.output_stub else usage.output_tokens)
+
+
+def is_in_step(ctx: Ctx, last: int) -> bool:
+    """Return whether the tool condensed last, before this request, when this policy did.
+
+    Args:
+        ctx: What the rule may read.
+        last: Number of the request at which this policy compacted last; -1 = never.
+    """
+    return (find_at_or_before(_find_compaction_requests(ctx), ctx.request.n - 1) or -1) == last
 
 
 def _iter_edits(ctx: Ctx, request: int) -> Iterator[Edit]:

@@ -9,11 +9,14 @@ from typing import Annotated, Any
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
 from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pairs import as_mapping
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
 from turnscope.ports.claude_code.conversation import SLOT, iter_last_files, sum_tokens
 from turnscope.session.index import count_before
-from turnscope.session.model import Edit, Part, Span
+from turnscope.session.model import Edit, Part, Request, Span
+
+SOURCE = "claude-code"  # of sessions whose log says what became of a prompt that is sent whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     manual = recorded_compactions.is_requested(seen)
     mark = _find_mark(ctx, params)
     size = _count_request(ctx, last)
-    if not (manual or size >= mark):
+    refused = False
+    if not params.window and ctx.session.source == SOURCE and recorded_compactions.is_in_step(ctx, last):
+        refused = _was_refused(ctx, seen)
+        size = _correct_by_log(ctx, seen, size)
+    if not (manual or refused or size >= mark):
         return last
     tokens = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
     facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": tokens} if tokens else {})
-    because = "requested by the user" if manual else f"{size:,} tokens, the threshold is {mark:,}"
+    because = f"{size:,} tokens, the threshold is {mark:,}"
+    because = "requested by the user" if manual else "the provider refused the prompt before" if refused else because
     if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
     begin, _, fresh = find_leading_summary(envelope, ctx)
@@ -58,6 +66,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     if envelope is before:
         return last
+    for at in _find_superseded(ctx, stop):
+        why = f"{because}; this result stands again behind it, as it was sent from here on"
+        envelope = yield Edit("condense", why, Span(at, at + 1), facts=facts)
     if parts := tuple(_build_files(ctx, params)):
         why = f"{because}; the files read last come back"
         yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(parts)})
@@ -81,6 +92,23 @@ def _count_request(ctx: Ctx, last: int) -> int:
     return recorded_compactions.count_previous_usage(ctx, last, answer) + sums[stop] - sums[min(request.stop, stop)]
 
 
+def _was_refused(ctx: Ctx, seen: list[Edit]) -> bool:
+    """Return whether the tool compacted here because the provider had refused the prompt: the log shows it without an answer."""
+    before = ctx.previous.request if ctx.previous else None
+    return bool(seen) and before is not None and _is_unanswered(before)
+
+
+def _correct_by_log(ctx: Ctx, seen: list[Edit], size: int) -> int:
+    """Return the tokens of this very prompt, which was sent as it is here: as billed, or 0 for one that is still to be refused."""
+    if _is_unanswered(ctx.request):
+        return 0
+    return ctx.request.usage.prompt_tokens if ctx.request.usage and not seen else size
+
+
+def _is_unanswered(request: Request) -> bool:
+    return request.stop == request.cut and request.stop_reason == "error"
+
+
 def _find_last_round(ctx: Ctx) -> int:
     """Return where the newest answer begins, which stays with its results; the new prompt where there is none."""
     blocks, starts = ctx.session.blocks, ctx.index.messages
@@ -88,6 +116,16 @@ def _find_last_round(ctx: Ctx) -> int:
     while number > 0 and blocks[starts[number]].role != "assistant":
         number -= 1
     return starts[number] if number > 0 else ctx.request.cut
+
+
+def _find_superseded(ctx: Ctx, start: int) -> list[int]:
+    """Return results of the last round that a later one of the same call replaces.
+
+    A prompt that was refused carried the first, and the log of the next has the second, with the files that came back in it.
+    """
+    results = ctx.index.results[count_before(ctx.index.results, start) : count_before(ctx.index.results, ctx.request.cut)]
+    newest = {as_mapping(ctx.session.blocks[at].raw).get("tool_use_id"): at for at in results}
+    return [at for at in results if newest[as_mapping(ctx.session.blocks[at].raw).get("tool_use_id")] != at]
 
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
