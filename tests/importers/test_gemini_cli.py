@@ -105,6 +105,23 @@ def test_a_history_that_was_set_stands_from_there_on() -> None:
     assert texts(open_value([META, {"$set": {"messages": CHAT}}], lines=True)) == texts(open_value({**META, "messages": CHAT}))
 
 
+def test_a_compression_is_told_from_a_replaced_history_and_a_resumption_by_its_first_prompt() -> None:
+    """A process that resumes sets the whole history first. A summary replaces another one in a history of the same length."""
+    whole = {"$set": {"messages": LINES[1:]}}
+    summed = {"$set": {"messages": [user("s1", "<state_snapshot>so far"), gemini("s2", "Got it.")]}}
+    called = gemini("g3", "", 30, toolCalls=[CALL])
+    again = {"$set": {"messages": [user("s3", "<state_snapshot>anew"), gemini("s4", "Got it."), user("u2", "on"), called]}}
+    rest = [user("u2", "on"), called, again, gemini("g4", "Yes.", 30)]
+    session = open_value([*LINES, whole, summed, *rest], lines=True)
+    assert session.about["resumed_at"] == ["u2"]
+    condensed = [seen.edit.body or () for seen in session.observed if seen.edit.action == "condense"]
+    kinds = [[(part.kind, part.text) for part in body] for body in condensed]
+    assert kinds == [[("summary", f"<state_snapshot>{text}"), ("text", "Got it.")] for text in ("so far", "anew")]
+    facts = [seen.edit.facts for seen in open_value([*LINES, user("u3", "/compress"), summed, *rest], lines=True).observed]
+    assert {"trigger": "manual"} in facts
+    assert "resumed_at" not in open_value([*LINES, summed, *rest], lines=True).about, "nothing was set but what was compressed"
+
+
 def list_sent(session: Session) -> list[list[str]]:
     """The texts of every request's messages."""
     plans = turnscope.replay(session).plans

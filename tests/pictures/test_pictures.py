@@ -10,7 +10,7 @@ A file holds cases, each headed by `## a sentence that names it`. Lines starting
     extra A1: summary = "words"               further keys of the message that holds block A1, as TOML
     about: retrieved = { U1 = ["words"] }     what the log says of the whole session, as TOML
     record 1: -U1 ~R2 [summary:A1..U2] A3     what the original tool did at request 1, as `after` writes it (A3: put back;
-                                              =A3: written anew)
+                                              =A3: written anew; =A3*2: twice, as it is)
     billed 1: 500 + 20                        tokens of prompt and answer that the provider billed for request 1
     answer: words                             what a model answers to every ask; nothing = an empty summary (default: offline)
     after: S U1 -A1 ~R2 [summary:U2..A3]      the envelope of the last request
@@ -66,7 +66,7 @@ INSIDE = re.compile(
     r"""(?:(?P<tool>[A-Za-z_]\w*)(?: (?P<path>[^",=]+?))?(?:, *|$))?"""
     r"""(?P<size>\d+)?(?: *=(?P<same>\w+))?(?: *"(?P<text>[^"]*)")?$"""
 )
-STANDS = re.compile(r"\[(?P<kind>\w+):(?P<first>\w+)\.\.(?P<last>\w+)\]|(?P<mark>[-~=]?)(?P<one>\w+)")
+STANDS = re.compile(r"\[(?P<kind>\w+):(?P<first>\w+)\.\.(?P<last>\w+)\]|(?P<mark>[-~=]?)(?P<one>\w+)(?:\*(?P<times>\d))?")
 ACTIONS: dict[str, Action] = {"": "restore", "-": "drop", "~": "clear", "=": "repair"}
 ROLES = {
     "S": "system",
@@ -221,6 +221,9 @@ def _edit(word: str, session: Session, labels: list[str]) -> Edit:
     span = Span(labels.index(found["first"] or found["one"]), labels.index(found["last"] or found["one"]) + 1)
     part = Part(session.blocks[span.start].role, found["kind"] or "text", f"what the log holds for {word}")
     action = "condense" if found["kind"] else ACTIONS[found["mark"]]
+    if found["times"]:
+        block = session.blocks[span.start]
+        return Edit(action, f"the log shows {word}", span, (Part(block.role, block.kind, block.text),) * int(found["times"]))
     body = {"drop": (), "restore": None}.get(action, (part,))
     return Edit(action, f"the log shows {word}", span, body, restore=action == "restore")
 

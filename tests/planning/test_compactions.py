@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import turnscope
+from msgspec import structs
 from turnscope.planning.policy import load
+from turnscope.session.builder import Builder
+from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span, Usage
 
 from tests import original_tasks
 from tests.bench import bench_compactions as bench
@@ -137,3 +140,50 @@ def test_codexs_next_summary_is_made_of_the_one_before_and_of_what_came_since() 
     first, second = ((ask, answer) for plan in plans for ask, answer in plan.asks)
     assert not first[0].content.startswith("summary: ")
     assert second[0].content.startswith(f"summary: {first[1].text}")
+
+
+def make_refused(*, refused: bool, words: int = 300) -> Session:
+    """A session of three rounds with results of so many words, the third of which the provider refused, or took."""
+    builder = Builder("s", "claude-code", "a session")
+    builder.add_message("user", "go " * 400)
+    for number in range(3):
+        if refused and number == 2:
+            builder.add_unanswered(model="claude-x", stop_reason="error")
+        uses = [{"type": "tool_use", "id": f"c{number}", "name": "Read", "input": {"file_path": f"f{number}"}}]
+        draft = builder.add_message("assistant", uses)
+        builder.set_request(draft, model="claude-x", usage=Usage(900 if number < 2 or not refused else 300, output_tokens=5))
+        text = [{"type": "tool_result", "tool_use_id": f"c{number}", "content": "word " * words}]
+        builder.add_message("user", text, origin="tool")
+    return builder.build()
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_claude_code_compacts_behind_a_prompt_that_was_refused_and_not_before_one_that_was_taken(refused: bool) -> None:
+    session = make_refused(refused=refused)
+    body = (Part("user", "summary", "so far"),)
+    edit = Edit("condense", "compacted", Span(0, 4), body, facts={"trigger": "auto"})
+    observed = (ObservedEdit(3, edit),) if refused else ()
+    session = structs.replace(session, observed=observed, window=1_000)
+    plans = turnscope.replay(session, "claude-code-2.1.330").plans
+    made = [plan.request.n for plan in plans if any(one.action == "condense" for one in plan.decisions)]
+    assert [request.n for request in session.requests if not request.usage] == ([2] if refused else [])
+    assert made == ([3] if refused else [])
+    if refused:
+        assert (
+            plans[3].decisions[0].edit.because == "the provider refused the prompt before: what the log says came in its place"
+        )
+
+
+def test_a_result_that_stands_twice_is_kept_once_behind_a_compaction() -> None:
+    session = make_refused(refused=False, words=5_000)
+    twice = [{"type": "tool_result", "tool_use_id": "c2", "content": "word " * 5_000 + "and what came back"}]
+    builder = Builder("s", "other", "a session")
+    for message in session.messages:
+        raws = [block.raw for block in session.blocks[message.start : message.stop]]
+        builder.add_message(message.role, raws, origin=message.origin)
+    builder.add_message("user", twice, origin="tool")
+    builder.set_request(builder.add_message("assistant", "Done."), model="claude-x", usage=Usage(90, output_tokens=5))
+    session = structs.replace(builder.build(), window=100)
+    plan = turnscope.replay(session, "claude-code-2.1.330").plans[-1]
+    stands = [block for piece in plan.after.pieces if piece.body is None for block in session.blocks[piece.start : piece.stop]]
+    assert [block.text.endswith("came back") for block in stands if block.kind == "tool_result"] == [True]

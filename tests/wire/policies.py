@@ -44,8 +44,8 @@ class Held:
     """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal.
 
     `requested`: recorded cuts that a person requested, by the log: the policy follows those at whatever size. `stays`: for each
-    compaction, which the policy then makes without what the log holds of it, whether the same blocks stay. `more`: characters of
-    each body that were not sent.
+    compaction, which the policy then makes without what the log holds of it, whether the same blocks stay. `more`: how many
+    characters of each body were not sent.
     """
 
     policy: str

@@ -15,8 +15,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.reading.content_blocks import as_mapping, as_rows
@@ -212,8 +210,7 @@ def _find_kept(nodes: list[Node], rows: list[Mapping[str, Any]]) -> list[str | t
 
 
 def _make_kept(message: NodeMessage, kind: str) -> tuple[Part, ...]:
-    parts = make_message_parts(message.role, [_cut_block(block) for block in message.content])
-    return tuple(structs.replace(part, kind=kind) for part in parts) if kind else parts
+    return make_message_parts(message.role, [_cut_block(block) for block in message.content], kind)
 
 
 def _cut_block(block: JSON) -> JSON:

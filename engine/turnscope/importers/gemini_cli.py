@@ -31,18 +31,21 @@ from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, observe_drop
 from turnscope.session.content import dumps, extract_text
-from turnscope.session.model import JSON, ObservedEdit, Part, Session, Usage
+from turnscope.session.model import JSON, RESUMED_AT, ObservedEdit, Part, Session, Usage
 from turnscope.session.thread import Thread
 from turnscope.session.usage import measured, parse_count
 from turnscope.settings import Machine
 
 NAME = "gemini-cli"
+COMPRESS = "/compress"  # begins the prompt that requests a compression
 RESULTS = ":results"  # ends the id of the node with the results that an answer's record holds
 CONTEXT = "<session_context>"  # begins the message about date, folder and files that the tool puts before the first prompt
 IDS = ("id", "tool_use_id", "is_error")
 THOUGHTS = ("thinking",)  # what stands in the log and is not sent again
 COPIED = "$copied"  # key of a message that a history brought which was set
+SNAPSHOT = "<state_snapshot>"  # begins the summary of a compression
 MASKED, REPLACED = "old tool outputs were masked", "the history was replaced by a shorter one"
+COMPRESSED = "compressed: a summary replaced the history"
 REWRITTEN = "the history was written anew, and is longer"
 Record = Mapping[str, Any]
 
@@ -89,6 +92,7 @@ class _Chat:
         self.sent: list[str | tuple[Part, ...]] = []
         self.pending: list[Record] | None = None  # a history that was set
         self.retold: list[Record] = []  # lines that may tell the history anew; that they do is known from the first answer on
+        self.first: list[Record] = []  # the first history that was set since the newest message
         self.cut: Cut | None = None  # what it changed, for the next node
         self.answered: set[str] = set()  # calls whose results are messages of their own
 
@@ -106,6 +110,7 @@ class _Chat:
             self._read_meta(record["$set"])
             if isinstance(record["$set"].get("messages"), list):
                 self.pending = [row for row in record["$set"]["messages"] if _is_message(row)]
+                self.first = self.first or self.pending
         elif "type" in record:
             self._add_message(record, line)
         else:
@@ -129,8 +134,19 @@ class _Chat:
         elif record.get("id") in self.path:
             self.rows[str(record["id"])] = record
         else:
+            self._note_resumption(record)
             self.apply_history()
             self._append(record)
+
+    def _note_resumption(self, record: Record) -> None:
+        """A prompt is the first of a process where the whole history was set before it, up to the answer of the last one."""
+        first, self.first = self.first, []
+        last = self.rows.get(self.path[-1].removesuffix(RESULTS)) if self.path else None
+        if not first or last is None or last["type"] != "gemini" or last.get("toolCalls") or record["type"] != "user":
+            return
+        ends = [_make_key(_make_messages(row, None)[0]) for row in (first[-1], last)]
+        if ends[0] == ends[1]:
+            self.builder.about.setdefault(RESUMED_AT, []).append(str(record.get("id")))
 
     def _is_retold(self, record: Record) -> bool:
         """Whether a line may be one of those that tell the history anew."""
@@ -180,8 +196,10 @@ class _Chat:
         same = {y: x for x, y in find_common(*keys)}
         known = {theirs[y][0] for y in same} | {n for n, row in enumerate(messages) if row.get("id") in self.path}
         new = max(known) + 1 if known else 0
+        if new < len(messages) and _starts_summary(messages[new]):
+            new = min(new + 2, len(messages))  # with the answer to it
         keep: list[str | tuple[Part, ...]] = [
-            mine[same[y]][0] if y in same else make_message_parts(one.role, one.content)
+            mine[same[y]][0] if y in same else make_message_parts(one.role, one.content, _find_kind(one))
             for y, (n, one) in enumerate(theirs)
             if n < new
         ]
@@ -191,13 +209,23 @@ class _Chat:
             keep.append(now[-1])
         if keep != now:
             self.cut = Cut(REPLACED, keep, unsent=THOUGHTS)
-            if len(keep) > len(now):  # a resumed session holds results twice
+            if any(one[0].kind == "summary" and one not in now for one in keep if one and not isinstance(one, str)):
+                self.cut = Cut(COMPRESSED, keep, facts=self._find_trigger(), unsent=THOUGHTS)
+            elif len(keep) > len(now):  # a resumed session holds results twice
                 self.cut = Cut(REWRITTEN, keep, action="repair", unsent=THOUGHTS)
             elif len(keep) == len(now):
                 self.cut = Cut(MASKED, keep, action="truncate", unsent=THOUGHTS)
             self.sent = keep
         for message in messages[new:]:
             self._append({**message, COPIED: True})
+
+    def _find_trigger(self) -> dict[str, JSON]:
+        """That a person requested a compression, where the newest prompt did."""
+        prompts = (
+            one for id in reversed(self.path) if (one := self._make_message(id)) and one.role == "user" and not one.origin
+        )
+        newest = next(prompts, None)
+        return {"trigger": "manual"} if newest and extract_text(newest.content).startswith(COMPRESS) else {}
 
     def _make_message(self, id: str) -> NodeMessage | None:
         """What a node says, as far as it is known."""
@@ -237,6 +265,15 @@ def _find_answered(record: Record) -> set[str]:
     parts = record.get("content") if record.get("type") == "user" else None
     results = (as_mapping(part).get("functionResponse") for part in parts) if isinstance(parts, list) else ()
     return {id for result in results if (id := as_text(as_mapping(result).get("id")))}
+
+
+def _starts_summary(record: Record) -> bool:
+    return any(_find_kind(one) for one in _make_messages(record, None))
+
+
+def _find_kind(message: NodeMessage) -> str:
+    """What a message is that only a history holds: a summary by its beginning."""
+    return "summary" if extract_text(message.content).startswith(SNAPSHOT) else ""
 
 
 def _make_key(message: NodeMessage) -> str:

@@ -98,7 +98,7 @@ def _make_cut(record: Record, id: str, above: Mapping[str, str], ids: list[str])
         up = above.get(up, "")
     kept = kept[::-1] if kept and kept[-1] == first else []
     facts = {"preTokens": record["tokensBefore"]} if isinstance(record.get("tokensBefore"), int) else {}
-    summary = make_message_parts("user", [{"type": "text", "text": as_text(record.get("summary"))}])
+    summary = make_message_parts("user", [{"type": "text", "text": as_text(record.get("summary"))}], "summary")
     return Cut("compacted into a summary", [summary, *kept], facts=facts)
 
 

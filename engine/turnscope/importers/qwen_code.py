@@ -115,7 +115,8 @@ class _Chat:
         same = {y: x for x, y in find_common(mine, [(role, dumps(blocks)) for role, blocks in history])}
         history = history[: next((y + 1 for y, x in same.items() if x == len(path) - 1), None)]
         keep: list[str | tuple[Part, ...]] = [
-            path[same[n]][0] if n in same else make_message_parts(role, blocks) for n, (role, blocks) in enumerate(history)
+            path[same[n]][0] if n in same else make_message_parts(role, blocks, "" if n else "summary")
+            for n, (role, blocks) in enumerate(history)
         ]
         last = max((n for n, (_, one) in enumerate(path) if one.role != "user"), default=-1)
         keep += [id for n, (id, _) in enumerate(path) if n > last and n not in same.values()]

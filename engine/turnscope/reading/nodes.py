@@ -343,15 +343,17 @@ def _copy_message(session: Session, ordinal: int, unsent: Collection[str]) -> tu
     return tuple(make_part(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
 
 
-def make_message_parts(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
+def make_message_parts(role: str, content: str | Sequence[JSON], kind: str = "") -> tuple[Part, ...]:
     """Make the parts of a placeholder for a message.
 
     Args:
         role: Role of the message.
         content: A string, or blocks in Anthropic's shape.
+        kind: What each of the parts is; "" = what its block says.
     """
     raws: Sequence[JSON] = [content] if isinstance(content, str) else content
-    return tuple(make_part(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
+    parts = (make_part(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
+    return tuple(structs.replace(part, kind=kind) if kind else part for part in parts)
 
 
 def _add_message(builder: Builder, message: NodeMessage, at: float | None, id: str) -> None:

@@ -20,6 +20,7 @@ from turnscope.session.content import extract_block_text, is_text
 
 MAX_ROWS = 12  # rows of a session in a notebook
 CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
+RESUMED_AT = "resumed_at"  # key of `Session.about`: ids of the first messages of processes that resumed the session
 MODEL_WINDOWS = "model_windows"
 """Key of `Session.about`: what a log says of context windows. An object with any of
 

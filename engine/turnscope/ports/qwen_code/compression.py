@@ -11,6 +11,7 @@ from typing import Literal
 Kind = Literal["prompt", "answer", "call", "response"]
 """What a content is: the user's, a model's without calls, a model's with calls, or results of these."""
 
+CONTEXT = 850  # characters of the JSON of the first message, about date and folder, and its answer, as recorded: in no log
 ROUNDS = 2  # rounds of a call and its result that stay before the newest call (`TOOL_ROUND_RETAIN_COUNT`)
 
 

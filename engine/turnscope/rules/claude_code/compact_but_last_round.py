@@ -93,13 +93,13 @@ def _count_request(ctx: Ctx, last: int) -> int:
 
 
 def _was_refused(ctx: Ctx, seen: list[Edit]) -> bool:
-    """Return whether the tool compacted here because the provider had refused the prompt: the log shows it without an answer."""
+    """Return whether the tool compacted because the provider had refused the prompt, which the log shows without an answer."""
     before = ctx.previous.request if ctx.previous else None
     return bool(seen) and before is not None and _is_unanswered(before)
 
 
 def _correct_by_log(ctx: Ctx, seen: list[Edit], size: int) -> int:
-    """Return the tokens of this very prompt, which was sent as it is here: as billed, or 0 for one that is still to be refused."""
+    """Return the tokens of this very prompt, which was sent as it is here: as billed, or 0 where it is still to be refused."""
     if _is_unanswered(ctx.request):
         return 0
     return ctx.request.usage.prompt_tokens if ctx.request.usage and not seen else size

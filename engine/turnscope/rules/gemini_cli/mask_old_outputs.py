@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Struct
 
 from turnscope.envelope import recorded_compactions
+from turnscope.envelope.condensing import find_leading_summary
 from turnscope.envelope.conversation import build_result, find_replaceable, get_result_text, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
@@ -46,6 +47,9 @@ class _Outputs(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request. What a mask would only lengthen counts again each time, as in the original."""
     done: Masked = ctx.state or Masked()
+    _, _, kept = find_leading_summary(envelope, ctx)
+    if kept > done.stop:  # a compression took what was masked, and what was not
+        done = Masked(kept, 0)
     found, fresh = _measure(ctx), ctx.previous.request.stop if ctx.previous else 0
     first, last = bisect_left(found.at, done.stop), bisect_left(found.at, fresh)  # those of the last round are not looked at
     newest = 0

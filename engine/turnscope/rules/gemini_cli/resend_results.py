@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-
-from msgspec import Struct
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.envelope import Envelope
@@ -13,44 +12,44 @@ from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.session.model import Edit, Part, Span
 
 SLOT = "resumed"
-WHY = "the session was resumed, so this result is sent {} times: {}"
-REASONS = {
-    2: "as a message, and as a part of the answer with its call",
-    3: "a second resumption puts the part of the answer in once more",
-}
-
-
-class Resumed(Struct, frozen=True, gc=False):
-    """Addresses at which the session was resumed: for the first time, and the last time; 0 = not yet."""
-
-    first: int = 0
-    last: int = 0
+WHY = "the session was resumed, so this result is sent {} times: as a message, and with its call, as often as the log has it"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Yield the edits of a request.
 
-    At the first resumption the log is written anew without those parts of answers, so what is older stays at two copies.
+    How often a result is sent hangs on when the tool wrote its log anew, so the log of the resumption itself tells.
     """
-    done: Resumed = ctx.state or Resumed()
-    if not recorded_compactions.find_recorded_edits(ctx, "repair"):
-        return done
-    for message in _find_messages(ctx, done.first):
-        copies = 3 if message.start < done.last else 2
+    seen = recorded_compactions.find_recorded_edits(ctx, "repair")
+    if not seen:
+        return
+    copies = _count_copies(ctx, seen)
+    blocks = ctx.session.blocks
+    for message in _find_messages(ctx):
         sent = [at for at in range(message.start, message.stop) if envelope.find_piece(at).body is None]
-        if not sent:
-            continue  # masked, or part of a summary
-        blocks = ctx.session.blocks
-        body = tuple(Part(blocks[at].role, blocks[at].kind, ref=at) for at in sent) * (copies - 1)
-        because = WHY.format(copies, REASONS[copies])
-        envelope = yield Edit("insert", because, Span(message.stop, message.stop), body, slot=SLOT, facts={"copies": copies})
-    return Resumed(done.first or ctx.request.cut, ctx.request.cut)
+        more = max((copies.get(blocks[at].text, 1) for at in sent if blocks[at].kind == "tool_result"), default=1) - 1
+        if more < 1:
+            continue  # masked, part of a summary, or sent once
+        body = tuple(Part(blocks[at].role, blocks[at].kind, ref=at) for at in sent) * more
+        where = Span(message.stop, message.stop)
+        envelope = yield Edit("insert", WHY.format(more + 1), where, body, slot=SLOT, facts={"copies": more + 1})
 
 
-def _find_messages(ctx: Ctx, first: int) -> Iterator[Span]:
-    """Yield the messages with results that came since the first resumption, and are not the newest message."""
+def _count_copies(ctx: Ctx, seen: list[Edit]) -> dict[str, int]:
+    """Return how often the text of each result is sent from here on, by the log; of equal texts, the mean."""
+    blocks = ctx.session.blocks
+    spans = [edit.span for edit in seen if edit.span]
+    results = [at for at in ctx.index.results if at < ctx.request.cut]
+    kept = Counter(blocks[at].text for at in results if not any(span.start <= at < span.stop for span in spans))
+    placed = Counter(part.text for edit in seen for part in edit.body or () if part.kind == "tool_result")
+    whole = Counter(blocks[at].text for at in results)
+    return {text: round((kept[text] + placed[text]) / number) for text, number in whole.items()}
+
+
+def _find_messages(ctx: Ctx) -> Iterator[Span]:
+    """Yield the messages with results that are not the newest message."""
     blocks, messages = ctx.session.blocks, ctx.session.messages
-    results = (at for at in ctx.index.results if first <= at < ctx.request.cut)
+    results = (at for at in ctx.index.results if at < ctx.request.cut)
     for number, _ in groupby(results, key=lambda at: blocks[at].message):
         message = messages[number]
         if message.stop < ctx.request.cut:
@@ -59,9 +58,8 @@ def _find_messages(ctx: Ctx, first: int) -> Iterator[Span]:
 
 RULE = Rule(
     "resend_results",
-    "Send the results of tools twice once a session was resumed, and three times once it was resumed again.",
+    "Send the results of tools again once a session was resumed, as often as the log has them.",
     edits,
     NoParams,
     source="requests that Gemini CLI 0.61.0 sent to a recording server, and the transcripts that it wrote",
-    state=Resumed,
 )

@@ -56,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return ctx.request.n
     begin, old, fresh = find_leading_summary(envelope, ctx)
     stop = _find_stop(ctx, old, fresh, params)
-    if stop <= fresh or ctx.count_tokens(fresh, stop) <= params.cap:
+    if stop <= fresh or (not requested and ctx.count_tokens(fresh, stop) <= params.cap):
         yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return last
     before = envelope
@@ -70,11 +70,10 @@ def _find_stop(ctx: Ctx, old: Piece | None, fresh: int, params: Params) -> int:
     read = _read_session(ctx)
     first, newest = count_before(read.starts, fresh), count_before(read.starts, ctx.request.cut) - 1
     sizes = [b - a for a, b in pairwise(read.sums[first : newest + 1])]
-    kinds = [*read.kinds[first:newest]]
-    if old:
-        sizes, kinds = [len(get_summary(old)), 0, *sizes], ["prompt", "answer", *kinds]
-    at = port.find_split_point(sizes, kinds, 1 - params.keep, params.rounds)
-    return read.starts[first + max(0, at - (2 if old else 0))]
+    kinds = read.kinds[first:newest]
+    lead = len(get_summary(old)) if old else port.CONTEXT
+    at = port.find_split_point([lead, 0, *sizes], ["prompt", "answer", *kinds], 1 - params.keep, params.rounds)
+    return read.starts[first + max(0, at - 2)]
 
 
 @memoize
