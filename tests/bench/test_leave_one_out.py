@@ -15,10 +15,20 @@ CHEAP, DEAR = (8_000, 8_000, 1.0), bench.SHIPPED
 
 def test_the_cheapest_setting_that_loses_little_is_chosen_else_the_one_that_loses_least() -> None:
     good = {CHEAP: (1.0, 2.0, 1, 100), DEAR: (1.5, 2.0, 0, 100)}
-    assert bench.choose([good]) == CHEAP
-    assert bench.choose([good, {CHEAP: (1.0, 2.0, 9, 100), DEAR: (1.5, 2.0, 2, 100)}]) == DEAR
-    assert bench.choose([{CHEAP: (1.0, 2.0, 9, 100), DEAR: (1.5, 2.0, 8, 100)}]) == DEAR
+    assert bench.choose_cheapest([good]) == bench.choose([good]) == CHEAP
+    assert bench.choose_cheapest([good, {CHEAP: (1.0, 2.0, 9, 100), DEAR: (1.5, 2.0, 2, 100)}]) == DEAR
+    assert bench.choose_cheapest([{CHEAP: (1.0, 2.0, 9, 100), DEAR: (1.5, 2.0, 8, 100)}]) == DEAR
     assert bench.sum_up([good[CHEAP], (3.0, 2.0, 3, 100)]) == (1.0, 0.02)
+
+
+def test_of_settings_that_cost_about_the_same_the_one_that_loses_least_is_chosen() -> None:
+    """Costs of 0.5 and 0.7 have a standard error of 0.1, so 0.65 is not known to be dearer than their 0.6; 0.75 is."""
+    sessions = [{CHEAP: (usd, 2.0, 1, 100), DEAR: (dear, 2.0, 0, 100)} for usd, dear in ((1.0, 1.1), (1.4, 1.5))]
+    assert bench.compute_error([each[CHEAP] for each in sessions]) == pytest.approx(0.1)
+    assert bench.choose_cheapest(sessions) == CHEAP
+    assert bench.choose(sessions) == DEAR
+    dearer = [{**each, DEAR: (1.5, 2.0, 0, 100)} for each in sessions]
+    assert bench.choose(dearer) == CHEAP
 
 
 def test_the_shipped_setting_is_the_policy_as_it_ships(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

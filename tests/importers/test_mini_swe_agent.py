@@ -106,3 +106,17 @@ def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> Non
     assert (prompt_tokens(session), output_tokens(session)) == (1_266_900, 45_117)
     assert session.notes[0].what == "the log reports the run's cost: 0.612375 USD for 38 calls"
     assert turnscope.overview(session).bill.run_usd == Decimal("0.612375")
+
+
+def test_an_answer_that_the_tool_could_not_use_was_a_request_and_is_in_no_later_one() -> None:
+    refused = {
+        "role": "user",
+        "content": "No calls were found.",
+        "extra": {"interrupt_type": "FormatError", "response": RESPONSE},
+    }
+    messages = [*V2[:4], refused, {"role": "assistant", "content": "so", "extra": {"response": {**RESPONSE, "id": "s"}}}]
+    session = open_value({"trajectory_format": "mini-swe-agent-1.1", "messages": messages})
+    assert [(request.id, request.stop - request.cut) for request in session.requests] == [("r", 2), ("r", 0), ("s", 1)]
+    assert [prompt for request in session.requests if (prompt := request.usage and request.usage.prompt_tokens)] == [30, 30, 30]
+    assert [block.text for block in session.blocks[-2:]] == ["No calls were found.", "so"]
+    assert session.messages[-2].origin == "meta"

@@ -366,6 +366,6 @@ IMPORTER = Importer(
     read,
     finds=find_places,
     wants="`sessionId` with a `projectHash`, and no list of contents",
-    version=3,
+    version=4,
     right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
 )

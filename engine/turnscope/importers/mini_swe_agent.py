@@ -72,7 +72,7 @@ def read(source: Source, _entry: Entry) -> Thread:
             or message.get("object") == "response"
             or message.get("type") in ("function_call_output", "message")
         ):
-            chat.append(_simplify(message))
+            chat += _convert(message)
     nodes = list(make_nodes(list(convert_commands(chat, _find_command)), lambda message: _make_request(message, model), passed))
     passed.add_notes(builder)
     return build_thread(builder, nodes)
@@ -82,6 +82,14 @@ def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """The one command in an answer; an answer with none or several was refused."""
     found = list(COMMAND.finditer(extract_text(message.get("content"))))
     return (found[0].start(), found[0].end(), found[0][1]) if len(found) == 1 else None
+
+
+def _convert(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A message; before what the tool says of an answer that it could not use, the request for that, which is in no message."""
+    extra = as_mapping(message.get("extra"))
+    if message.get("role") != "user" or not as_mapping(extra.get("response")):
+        return [_simplify(message)]
+    return [{"role": "assistant", "content": "", "extra": extra}, {**_simplify(message), "origin": "meta"}]
 
 
 def _simplify(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -119,5 +127,5 @@ IMPORTER = Importer(
     read,
     wants="`trajectory_format` of mini-swe-agent",
     right="commands in texts as calls, each with the API's own usage",
-    version=3,
+    version=4,
 )

@@ -202,5 +202,5 @@ IMPORTER = Importer(
     suffixes=(".jsonl",),
     wants="record with `uuid` and `sessionId` whose message holds `parts`",
     right="compressions with the history that they left; rewinds as branches; requests outside the chat",
-    version=2,
+    version=3,
 )
