@@ -46,15 +46,18 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mod
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-# What a run draws unless `--hypothesis-profile=deep` asks for more, and for new ones: the same examples each time.
+# What a run draws unless `--hypothesis-profile=deep` asks for more, and for new ones: the same examples each time. A run that
+# leaves out cases of the longest tests is short of examples, too.
 SLOW = HealthCheck.too_slow  # drawing takes longer on a busy machine
 settings.register_profile("deep", deadline=None)
 settings.register_profile("plain", deadline=None, max_examples=40, derandomize=True, suppress_health_check=[SLOW])
+settings.register_profile("short", settings.get_profile("plain"), max_examples=20)
+SHARES = {"deep": 1, "short": 4}
 
 
 def examples(wanted: int) -> int:
-    """How many examples a test draws that says how many: half as many, but for a deep run."""
-    return wanted if settings.get_current_profile_name() == "deep" else wanted // 2
+    """How many examples a test draws that says how many: all in a deep run, a quarter in a short one, else half as many."""
+    return wanted // SHARES.get(settings.get_current_profile_name(), 2)
 
 
 MEMORY = Path("/dev/shm")
@@ -70,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin("skips")
     spread_collection(config)
     if not config.getoption("--hypothesis-profile"):
-        settings.load_profile("plain")
+        settings.load_profile("plain" if config.option.thorough else "short")
     cache = getattr(config, "cache", None)
     if sys.dont_write_bytecode and cache:
         # Workers and all the processes that tests start would compile everything anew, each of them.

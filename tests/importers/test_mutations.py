@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from conftest import ROOT
 from turnscope.reading.registry import find_importers
 
 from tests.bench.bench_mutations import Case, Whole, _damage, open_damaged, try_case, turns, wholes
@@ -38,6 +39,7 @@ def test_damage_gives_typed_errors_and_notes(cases: list[Case]) -> None:
     assert {"", "UnknownFormat", "UnreadableFile"} <= ends, "some open, some cannot"
 
 
+@pytest.mark.thorough
 def test_the_same_seed_makes_the_same_damage(found: list[Whole], tmp_path: Path) -> None:
     def iter_damaged(seed: int) -> Iterator[bytes]:
         for number, whole in enumerate(each for each in found if each.path.is_file()):
@@ -51,10 +53,11 @@ def test_the_same_seed_makes_the_same_damage(found: list[Whole], tmp_path: Path)
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), TimeoutError("never")])
-def test_any_other_error_is_a_fault(error: Exception, found: list[Whole], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_error_is_a_fault(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(_path: Path) -> None:
         raise error
 
     monkeypatch.setattr("tests.bench.bench_mutations.draw_up", breaks)
-    end, fault = open_damaged(found[0].path, found[0])
+    sample = ROOT / "sample_sessions" / "thinking-grows.jsonl"
+    end, fault = open_damaged(sample, Whole("claude-code", sample))
     assert (end, fault.partition(" ")[0]) == ("fault", type(error).__name__)

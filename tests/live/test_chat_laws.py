@@ -40,7 +40,7 @@ def make_course(name: str, seed: int) -> Course:
     return Course(name, seed, 6, random.choice(MODELS), window, thinking, 0.6, words, stored=seed % STORED == 0)
 
 
-@pytest.mark.thorough(every=10)
+@pytest.mark.thorough(every=20)
 @pytest.mark.parametrize("name", list_offered())
 def test_no_course_ends_a_chat(name: str, tmp_path: Path) -> None:
     threads, wrong = Threads(tmp_path / "chats.db"), []
