@@ -29,7 +29,8 @@ Key = tuple[str, str]  # source and conversation, as the index has them
 class Row:
     """A session in the list. What is not `read` yet is known by its metadata alone: no model, cost, or count of requests.
 
-    `line`: its row of the index. `curve`: fill in percent over its requests. `sample`: no session of the user's.
+    `line`: its row of the index. `recordings`: names of those of a tap that it was joined with. `curve`: fill in percent over
+    its requests. `sample`: no session of the user's.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Row:
     line: IndexRow | None = None
     sample: bool = False
     live: bool = False
+    recordings: tuple[str, ...] = ()
     tags: tuple[str, ...] = field(default=())
 
     @property
@@ -60,7 +62,8 @@ class Row:
     @property
     def words(self) -> str:
         """What a filter looks through."""
-        return " ".join((self.title, self.name, self.tool, self.project, self.models, *self.tags)).casefold()
+        marks = ("recorded",) if self.recordings else ()
+        return " ".join((*marks, self.title, self.name, self.tool, self.project, self.models, *self.tags)).casefold()
 
 
 def list_rows() -> tuple[Row, ...]:
@@ -99,6 +102,8 @@ def _build_rows(
         if entry and (path, one.entry) not in found and (path, "") not in found:
             found[path, one.entry] = _build_recent_row(entry if entry is dropped else entry.select(one.entry), one, path)
     taken = {path for path, _ in found}
+    shown = {(line.path, line.entry) for line in index_queries.drop_joined(_lines)}
+    found = {key: row for key, row in found.items() if row.line is None or key in shown}  # a recording is in its tool's log
     rest = (entry for path, entry in files.items() if path not in taken and entry.origin not in ("sample", "chat"))
     every = (*found.values(), *map(_build_found_row, rest))
     return tuple(
@@ -132,6 +137,7 @@ def _build_indexed_row(entry: Entry, line: IndexRow) -> Row:
         usd=line.usd,
         cuts=line.cuts,
         line=line,
+        recordings=line.recordings,
         sample=_is_sample(entry),
     )
 

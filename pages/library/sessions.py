@@ -100,6 +100,7 @@ def build_line(row: Row) -> dict[str, Any]:
         "when": "live" if row.live else format_day(row.at),
         "time": f"{at:%Y-%m-%d %H:%M} UTC" if (at := to_datetime(row.at)) else "",
         "live": row.live,
+        "recorded": f"With what a tap recorded: {', '.join(row.recordings)}" if row.recordings else "",
         "tags": list(row.tags),
     }
 

@@ -34,9 +34,14 @@ def draw() -> None:
         if running is None:
             _draw_start(service.last)
             return
-        _draw_traffic(running)
+        has_passed = running.read_traffic().requests > 0
+        _draw_traffic(running, has_passed=has_passed)
         with st.container(horizontal=True, gap="small"):
-            if st.button("Open the recording", key="library.tap.open", type="primary", icon=":material/folder_open:"):
+            help = None if has_passed else "Nothing has passed yet"
+            icon = ":material/folder_open:"
+            if st.button(
+                "Open the recording", key="library.tap.open", type="primary", icon=icon, disabled=not has_passed, help=help
+            ):
                 _open_recording(running.path)
             if st.button("Stop the tap", key="library.tap.stop", icon=":material/stop_circle:"):
                 service.stop()
@@ -73,11 +78,11 @@ def _draw_start(last: Path | None) -> None:
 
 
 @st.fragment(run_every=POLL_SECONDS)
-def _draw_traffic(running: RunningTap) -> None:
-    """What has passed so far, drawn anew by itself."""
-    if get_service().running is not running:
-        st.rerun()
+def _draw_traffic(running: RunningTap, *, has_passed: bool) -> None:
+    """What has passed so far, drawn anew by itself; with the first request the recording can be opened."""
     now = running.read_traffic()
+    if get_service().running is not running or (now.requests and not has_passed):
+        st.rerun()
     if running.problem:
         what = f"Recording fails: {running.problem}. Agents go on without it; {running.lost:,} requests are not recorded."
         widgets.draw_notice(what, "Make room on the disk, or stop the tap and start it again.")

@@ -118,7 +118,7 @@ def list_index_rows(path: str, version: tuple[int, ...]) -> tuple[library.IndexR
         path: the index.
         version: its version; another one is read anew.
     """
-    return known_lines.list_sessions(open_store().index_path)
+    return known_lines.list_rows(open_store().index_path)
 
 
 def index_stored() -> None:

@@ -16,6 +16,8 @@ from turnscope.library.session_follower import SessionFollower
 from turnscope.library.store import Store
 from turnscope.library.transcripts import open_transcript
 from turnscope.planning.render import build_body
+from turnscope.reading import recordings
+from turnscope.reading.source import Source
 from turnscope.session.model import FROM_WIRE, SIDE, Session
 from turnscope.storage import library_index
 from turnscope.tap.recorder import Recorder
@@ -154,7 +156,7 @@ def test_a_session_that_was_resumed_behind_another_tap_is_one(data_folder: Path,
     record(data_folder, CLAUDE[2:], NAMED, "second")
     session = turnscope.load(path)
     check_joined(session)
-    assert session.about[FROM_WIRE]["recording"] == "first.jsonl, second.jsonl"
+    assert session.about[FROM_WIRE]["recordings"] == ["first.jsonl", "second.jsonl"]
 
 
 def test_a_log_of_codex_is_filled_by_the_name_of_its_file(data_folder: Path, tmp_path: Path) -> None:
@@ -214,6 +216,40 @@ def test_the_library_reads_it_again_and_counts_its_requests_once(data_folder: Pa
     assert FROM_WIRE in store.open(path).session.about
     assert [one.fresh for one in index(where, [path, recording])] == [True, True]
     assert sum(row.requests for row in library_index.list_spending(where)) == 3
-    assert {row.tool: row.requests for row in library_index.list_sessions(where)} == {"Claude Code session": 2, "Tap log": 2}
+    assert {row.tool: row.requests for row in library_index.list_rows(where)} == {"Claude Code session": 2, "Tap log": 2}
+    (row,) = library_index.list_sessions(where)
+    assert (row.tool, row.recordings) == ("Claude Code session", ("tool.jsonl",))
     recording.unlink()
     assert [one.fresh for one in index(where, [path])] == [True], "a recording that was deleted is missed"
+
+
+def test_ids_are_read_once_and_of_a_recording_that_grew_only_what_is_new(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_claude(tmp_path, "m1", "m2")
+    recording = record(data_folder, CLAUDE, NAMED)
+    check_joined(turnscope.load(path))
+    kept = recording.with_suffix(".ids")
+    assert (kept.stat().st_mode & 0o077, NAME.encode() in kept.read_bytes()) == (0, False)
+    read = recordings._read_on
+    monkeypatch.setattr(recordings, "_known", {})  # as in another process
+    monkeypatch.setattr(recordings, "_read_on", lambda *_: pytest.fail("it was read before"))
+    check_joined(turnscope.load(path))
+    begun: list[int] = []
+    monkeypatch.setattr(recordings, "_read_on", lambda path, before: begun.append(before.size) or read(path, before))
+    whole = recording.stat().st_size
+    other = {"call": 9, "headers": {"session_id": "another-session-that-came-later"}, "body": [""]}
+    with recording.open("a") as file:
+        file.write(json.dumps(other, separators=(",", ":")) + "\n")
+    (found,) = recordings.find_recordings(Source(tmp_path))
+    assert (begun, found.has(NAME), found.has("another-session-that-came-later"), found.has("short")) == (
+        [whole],
+        True,
+        True,
+        False,
+    )
+    kept.write_bytes(b"no JSON\n")
+    monkeypatch.setattr(recordings, "_known", {})
+    assert recordings.find_recordings(Source(tmp_path))[0].has(NAME)
+    recording.unlink()
+    assert (recordings.find_recordings(Source(tmp_path)), kept.exists()) == ([], False)

@@ -397,6 +397,21 @@ def test_what_the_tool_s_own_log_does_not_tell_stands_below_an_opened_recording(
     assert "it holds nothing of the system prompt, 35 characters" in bodies(app)
 
 
+def test_a_session_and_its_recording_are_one_row_that_says_so(app: AppTest, claude: Path, data_folder: Path) -> None:
+    from pages.parts import cache
+    from tests.library.test_joining import CLAUDE, NAMED, make_claude, record
+
+    path = make_claude(claude, "m1", "m2")
+    recording = record(data_folder, CLAUDE, NAMED)
+    assert [one.sessions for one in indexing.index(cache.open_store().index_path, [path, recording])] == [1, 1]
+    app = library_page(app)
+    rows = {name: row["recorded"] for name, row in list_sessions(app).items() if name in (path.name, recording.name)}
+    assert rows == {path.name: "With what a tap recorded: tool.jsonl"}
+    path.unlink()
+    assert len([*indexing.index(cache.open_store().index_path, [path])]) == 1
+    assert recording.name in list_sessions(app.run()), "alone it is listed"
+
+
 def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest, data_folder: Path) -> None:
     import socket
 
@@ -419,10 +434,12 @@ def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest
             running = get_service().running
             assert running
             assert app.code[0].value == f"ANTHROPIC_BASE_URL=http://127.0.0.1:{port} claude"
+            assert app.button(key="library.tap.open").disabled
             send(running.tap)
             wait_for(lambda: running.read_traffic().running == 0)
             app.run()
             assert not app.exception
+            assert not app.button(key="library.tap.open").disabled
             assert "1 request" in bodies(app)
             app.button(key="library.tap.stop").click().run()
             assert get_service().running is None

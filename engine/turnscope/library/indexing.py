@@ -34,7 +34,8 @@ from turnscope.reading.containers import open_source
 from turnscope.reading.guards import guard_own
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
-from turnscope.session.model import Request, Session
+from turnscope.reading.tap_log import is_tap_log
+from turnscope.session.model import FROM_WIRE, Request, Session
 from turnscope.session.thread import iter_descendants
 from turnscope.storage import library_index as kept
 from turnscope.storage.catalogue import CLOCK_NANOSECONDS
@@ -254,7 +255,18 @@ def _build_line(
         warm_until=find_cold_time(trace),
         sent=int(view.prompts[-1]) if len(view) else 0,
         latest=_describe_latest(trace, view) if len(view) else "",
+        recorded=_mark_recordings(session, source),
     )
+
+
+def _mark_recordings(session: Session, source: Source) -> str:
+    """The recordings of a tap that hold a session, as `IndexRow.recorded` has them."""
+    if is_tap_log(source):
+        return kept.mark_recording(source.path.name, session.id)
+    about = session.about.get(FROM_WIRE)
+    if not isinstance(about, dict):
+        return ""
+    return "\n".join(kept.mark_recording(name, str(about["session"])) for name in about["recordings"])
 
 
 def find_project(session: Session) -> str:

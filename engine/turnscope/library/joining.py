@@ -52,7 +52,7 @@ def join_session(session: Session, source: Source) -> Session:
     others = [(each,) for each in found if each not in named and each.saw(session)]
     for recordings in [named] if named else others[: -NAMELESS - 1 : -1]:
         with suppress(TurnscopeError, OSError):
-            where = ", ".join(each.path.name for each in recordings)
+            where = [each.path.name for each in recordings]
             joined = join_recording(session, _open(recordings, tuple(Source(each.path).version for each in recordings)), where)
             if joined is not session:
                 return joined

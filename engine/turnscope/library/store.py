@@ -34,6 +34,7 @@ from turnscope.reading.containers import open_source
 from turnscope.reading.registry import find_importers, find_related
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Session
+from turnscope.settings import find_tap_folder
 from turnscope.storage import catalogue, library_index, old_database, packing, sessions
 from turnscope.storage.catalogue import CatalogueRow, Stamp
 from turnscope.storage.database import StorageError, measure_files
@@ -336,7 +337,11 @@ def _was_rewritten(source: Source, stamp: Stamp) -> bool:
 def _digest_source(source: Source, entry: str) -> str:
     """Digest the content of a source and of its related files, with the id of the conversation."""
     digest = sha256(source.compute_digest().encode())
+    recordings = find_tap_folder()  # these only grow, and there may be gigabytes of them
     for file in find_related(source):
+        if file.path.parent == recordings:
+            digest.update(f"{file.path.name}:{file.version}\n".encode("utf-8", "surrogateescape"))
+            continue
         with suppress(TurnscopeError):  # the importer reports a file that cannot be read
             digest.update(f"{file.path.name}:{file.compute_digest()}\n".encode("utf-8", "surrogateescape"))
     if entry:

@@ -64,13 +64,13 @@ Pairs = dict[tuple[str, int], _Place]
 """The recorded request of each request of a log that was found: by session and number."""
 
 
-def join_recording(log: Session, recorded: Iterable[Session], where: str) -> Session:
+def join_recording(log: Session, recorded: Iterable[Session], where: Sequence[str]) -> Session:
     """Join a session of a log with its recording; the session as it is, with a note, where that is in doubt.
 
     Args:
         log: The session of the tool's own log.
         recorded: Sessions that passed a tap. Those that share no request with it count for nothing.
-        where: Name of the recording.
+        where: Names of the recordings.
     """
     own = [place for place in _list_places(log) if place.was_answered]
     found = [(wire, _pair(own, [*_list_places(wire)])) for wire in recorded]
@@ -78,7 +78,7 @@ def join_recording(log: Session, recorded: Iterable[Session], where: str) -> Ses
     if wire is None or not pairs:
         return log
     if doubt := _find_doubt(log, wire, own, pairs):
-        note = Note("info", 0, f"what a tap recorded of this session ({where}) stays apart: {doubt}")
+        note = Note("info", 0, f"what a tap recorded of this session ({', '.join(where)}) stays apart: {doubt}")
         return structs.replace(log, notes=(*log.notes, note))
     return _join(log, wire, pairs, where)
 
@@ -139,7 +139,7 @@ def _find_doubt(log: Session, wire: Session, own: Sequence[_Place], pairs: Pairs
     return ""
 
 
-def _join(log: Session, wire: Session, pairs: Pairs, where: str) -> Session:
+def _join(log: Session, wire: Session, pairs: Pairs, where: Sequence[str]) -> Session:
     """One session of both: the recording's timeline under the log's name."""
     of = {place.mark: mark for mark, place in pairs.items()}
     known = {place.mark: place.request for place in _list_places(log)}
@@ -151,9 +151,9 @@ def _join(log: Session, wire: Session, pairs: Pairs, where: str) -> Session:
     main = _fill(log, wire, of, known, log.parent)
     side = sum(len(one.requests) for one in wire.subagents if one.about.get(SIDE))
     unlogged = sum(len(one.requests) for one in (wire, *wire.subagents)) - len(pairs)
-    facts = {"recording": where, "matched": len(pairs), "unlogged": unlogged, "side": side}
+    facts = {"recordings": [*where], "session": wire.id, "matched": len(pairs), "unlogged": unlogged, "side": side}
     bodies = "the body of its one request" if len(pairs) == 1 else f"the bodies of its {len(pairs):,} requests"
-    what = f"from the wire, as a tap recorded it ({where}): system prompt, tools and {bodies}"
+    what = f"from the wire, as a tap recorded it ({', '.join(where)}): system prompt, tools and {bodies}"
     more = f", and {unlogged:,} that the tool's log does not have" if unlogged else ""
     notes = (*log.notes, *(structs.replace(note, line=0) for note in wire.notes), Note("info", 0, what + more))
     about = {**main.about, FROM_WIRE: facts}

@@ -58,8 +58,8 @@ UNRECORDED = "unrecorded"  # key of Session.about: requests that passed a tap wi
 FROM_WIRE = "from_wire"
 """Key of `Session.about` where a tool's own log was joined with the recording of a tap: an object with
 
-recording: its name; matched: how many requests both have; unlogged: how many only the recording has; side: how many of the
-recorded ones stand beside the conversation.
+recordings: their names; session: its id there; matched: how many requests both have; unlogged: how many only the recording
+has; side: how many of the recorded ones stand beside the conversation.
 """
 SHAPE = "_shape"  # key of Request.settings: how this request writes content that other requests write differently
 

@@ -57,7 +57,8 @@ create table sessions (id integer primary key, path text not null, entry text no
     messages integer not null, peak integer not null, "window" integer not null, filled integer not null,
     fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
     size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
-    curve text not null, warm_until real, sent integer not null, latest text not null, unique (path, entry));
+    curve text not null, warm_until real, sent integer not null, latest text not null,
+    recorded text not null, unique (path, entry));
 create table misses (session integer not null, uid integer not null, part integer not null, part_name text not null,
     request integer not null, at real, cause text not null, tokens integer not null, pico integer, idle real,
     evidence text not null);
@@ -97,7 +98,8 @@ class IndexRow(Struct, frozen=True, gc=False):
     misses of all paths, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the
     requests, at most `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the
     provider holds the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt. `latest`: what
-    fills it, a `LatestRequest` as JSON; "" = there is no request.
+    fills it, a `LatestRequest` as JSON; "" = there is no request. `recorded`: of a recording of a tap its own mark (`mark_recording`); of a
+    session that was joined with some, theirs, a line for each.
     """
 
     path: str
@@ -127,6 +129,13 @@ class IndexRow(Struct, frozen=True, gc=False):
     warm_until: float | None = None
     sent: int = 0
     latest: str = ""
+    recorded: str = ""
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        """Names of the recordings of a tap that were joined with it; () = none, or it is one itself."""
+        names = tuple(mark.partition("#")[0] for mark in self.recorded.splitlines())
+        return () if self.name in names else names
 
     @property
     def usd(self) -> float | None:
@@ -355,8 +364,29 @@ def find_unchanged(path: Path, key: str, state: str) -> tuple[str, ...] | None:
     return tuple(json.loads(found[2]))
 
 
+def mark_recording(name: str, session: str) -> str:
+    """Make the mark of a recorded session.
+
+    Args:
+        name: Name of the recording's file.
+        session: The session's id.
+    """
+    return f"{name}#{session}".replace("\n", " ")
+
+
+def drop_joined(rows: Sequence[IndexRow]) -> list[IndexRow]:
+    """Leave out the recordings of a tap that were joined with the log of their tool: there they are one session."""
+    joined = {mark for row in rows if row.recordings for mark in row.recorded.splitlines()}
+    return [row for row in rows if row.recordings or not row.recorded or row.recorded not in joined]
+
+
 def list_sessions(path: Path) -> tuple[IndexRow, ...]:
-    """List every session, the one that ended last first."""
+    """List every session, the one that ended last first. One that a tap recorded and its tool logged is listed once."""
+    return tuple(drop_joined(list_rows(path)))
+
+
+def list_rows(path: Path) -> tuple[IndexRow, ...]:
+    """List every row, the session that ended last first, recordings among them that were joined with another row."""
     sql = f"select {_NAMES} from sessions order by ended is null, ended desc"  # noqa: S608 - names are ours
     with _connect(path) as db:
         return tuple(IndexRow(*row) for row in db.execute(sql))

@@ -26,6 +26,7 @@ from turnscope.tap.decoding import Decoder, decode_all
 FORMAT = 1
 PAUSE_SECONDS = 0.02  # what arrives in so many seconds is written at once
 MAX_QUEUED_BYTES = 256_000_000  # beyond it, calls are not recorded until the disk has caught up
+MOST_PIECES = 100_000  # digests that are remembered of what the log holds, those of the last requests; about 15 MB
 KNOWN_BODIES = 32  # last bodies among which one is looked for that a new one goes on from
 END_SECONDS = 10.0  # how long the end waits for what is still to be written
 MASK = "[a key was here]"
@@ -79,7 +80,7 @@ class Recorder:
         self._queued, self._lock = 0, threading.Lock()
         self._open: dict[int, _Call] = {}
         self._lines: list[bytes] = []
-        self._pieces: set[bytes] = set()  # digests of what the log holds
+        self._pieces: dict[bytes, None] = {}  # digests of what the log holds, the one that was sent last at the end
         self._new: set[bytes] = set()  # of these, what the next write puts there
         self._bodies: dict[int, list[str]] = {}  # by call; what left in its place by its negative
         self._failing, self._unsaid = "", 0
@@ -241,8 +242,12 @@ class Recorder:
 
     def _keep_piece(self, text: str) -> str:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
-        if digest.digest() not in self._pieces and digest.digest() not in self._new:
-            self._new.add(digest.digest())
+        key = digest.digest()
+        if key in self._pieces:
+            del self._pieces[key]
+            self._pieces[key] = None
+        elif key not in self._new:
+            self._new.add(key)
             self._add({"piece": digest.hexdigest(), "text": text})
         return digest.hexdigest()
 
@@ -308,7 +313,9 @@ class Recorder:
             self._fail(_count_cut_calls(lines, len(left)), str(error))
             self._bodies.clear()  # nothing may go on from what is not there
         else:
-            self._pieces |= self._new
+            self._pieces |= dict.fromkeys(self._new)
+            for _ in range(len(self._pieces) - MOST_PIECES):
+                del self._pieces[next(iter(self._pieces))]
             if self._failing:
                 self._report(f"recording works again; {self.lost} calls are not in {self.path}")
             self._failing, self._unsaid = "", 0

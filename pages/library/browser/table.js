@@ -44,6 +44,11 @@ export default function (component) {
     open.title = row.file;
     open.onclick = (event) => { event.stopPropagation(); report({ open: row.id }); };
     title.append(open);
+    if (row.recorded) {
+      const mark = make("em", "tag recorded", "recorded");
+      mark.title = row.recorded;
+      title.append(mark);
+    }
     for (const tag of row.tags) title.append(make("em", "tag", tag));
     const add = make("button", "add");
     add.type = "button";
