@@ -21,7 +21,7 @@ from turnscope.reading.source import Source
 from turnscope.session.model import FROM_WIRE, SIDE, Session
 from turnscope.storage import library_index
 from turnscope.tap.recorder import Recorder
-from turnscope.views.exactness import sum_exactness
+from turnscope.views.exactness import list_inferred, sum_exactness
 
 from tests.claude_log import Log, tokens
 from tests.importers.test_codex import META, TURN, make_message, make_usage
@@ -148,15 +148,73 @@ def test_a_log_of_claude_code_is_filled_by_the_answers_ids(data_folder: Path, tm
 def test_a_session_that_was_resumed_behind_another_tap_is_one(data_folder: Path, tmp_path: Path) -> None:
     record(data_folder, CLAUDE[:2], NAMED, "first")
     path = make_claude(tmp_path, "m1", "m2")
-    (note,) = [note.what for note in turnscope.load(path).notes if "tap" in note.what]
-    assert note == (
-        "what a tap recorded of this session (first.jsonl) stays apart: 1 of the 2 answered requests in the tool's log did not "
-        "pass the tap, or cannot be matched"
-    )
+    assert turnscope.load(path).about[FROM_WIRE]["matched"] == 1
     record(data_folder, CLAUDE[2:], NAMED, "second")
     session = turnscope.load(path)
     check_joined(session)
     assert session.about[FROM_WIRE]["recordings"] == ["first.jsonl", "second.jsonl"]
+
+
+FOUR: list[Sent] = [
+    (
+        "anthropic-messages",
+        ask(*(text for each in range(n) for text in (f"question {each}", f"answer {each}")), f"question {n}"),
+        reply(f"m{n}", f"answer {n}", 30 + n),
+        AT + n,
+    )
+    for n in range(4)
+]
+
+
+@pytest.mark.parametrize("seen", [(0,), (0, 1), (1,), (1, 2), (2, 3), (3,)])
+def test_of_a_session_that_was_tapped_in_part_the_other_requests_are_inferred(
+    data_folder: Path, tmp_path: Path, seen: tuple[int, ...]
+) -> None:
+    path = make_claude(tmp_path, "m0", "m1", "m2", "m3")
+    alone = turnscope.load(path)
+    record(data_folder, FOUR[seen[0] : seen[-1] + 1], NAMED)
+    session = turnscope.load(path)
+    unseen = [n for n in range(4) if n not in seen]
+    assert session.about[FROM_WIRE] | {"session": ""} == {
+        "recordings": ["tool.jsonl"],
+        "session": "",
+        "matched": len(seen),
+        "unlogged": 0,
+        "side": 0,
+        "unseen": len(unseen),
+    }
+    assert [*list_inferred(session)] == unseen
+    assert [request.id for request in session.requests] == ["m0", "m1", "m2", "m3"]
+    assert [request.n for request in session.requests] == [0, 1, 2, 3]
+    said = [[block.text for block in session.blocks[one.cut : one.stop]] for one in session.requests]
+    assert said == [[f"answer {n}"] for n in range(4)]
+    assert [block.at for block in session.blocks] == [*range(len(session.blocks))]
+    assert [message.start for message in session.messages[1:]] == [message.stop for message in session.messages[:-1]]
+    assert session.blocks[-1].text == "a question that was not sent yet"
+    trace = turnscope.replay(session)
+    bodies = [build_body(plan, session, as_recorded=True) for plan in trace.plans]
+    assert [bodies[n] for n in seen] == [FOUR[n][1] for n in seen]
+    assert [body["system"] for body in bodies] == ["Be brief."] * 4
+    assert all(len(body["messages"]) == 2 * n + 1 for n, body in enumerate(bodies))
+    assert sum_exactness(session).inferred == len(unseen)
+    assert (
+        sum(f"what {len(unseen)} others sent that did not pass the tap is inferred" in note.what for note in session.notes) == 1
+    )
+    assert [one.usage for one in session.requests] == [one.usage for one in alone.requests]
+
+
+def test_in_doubt_a_session_that_was_tapped_in_part_stays_apart(data_folder: Path, tmp_path: Path) -> None:
+    path = make_claude(tmp_path, "m0", "m1", "m2", "m3")
+    begun = "and the first recorded body does not hold what was answered before"
+    shortened = [(api, {**body, "messages": body["messages"][-1:]}, said, at) for api, body, said, at in FOUR[3:]]
+    for calls, many, why in (([FOUR[0], FOUR[2]], 2, "others before and behind them did"), (shortened, 3, begun)):
+        recording = record(data_folder, calls, NAMED)
+        session = turnscope.load(path)
+        assert FROM_WIRE not in session.about
+        (note,) = [note.what for note in session.notes if "tap" in note.what]
+        assert f"(tool.jsonl) stays apart: {many} of the 4 answered requests in the tool's log did not pass the tap" in note
+        assert note.endswith(why)
+        recording.unlink()
 
 
 def test_a_log_of_codex_is_filled_by_the_name_of_its_file(data_folder: Path, tmp_path: Path) -> None:

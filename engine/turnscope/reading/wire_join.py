@@ -2,8 +2,9 @@
 
 The recording has what was sent: system prompt, tools, bodies, side requests, failed attempts. The log has what the tool calls
 its session: id, title, folder, the names of subagents, and what was said since the last request. Requests are matched by the id
-of the answer; where the log has none, by what was billed, by the answer's text, and by the time. Where a request of the log has
-no match, the two stay apart, and a note says so. The module knows no format.
+of the answer; where the log has none, by what was billed, by the answer's text, and by the time. Requests of the log that did
+not pass are put before and after those that did. Where that is in doubt, the two stay apart, and a note says so. The module
+knows no format.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from difflib import SequenceMatcher
 
 from msgspec import structs
 
+from turnscope.reading.wire_part import add_rest, find_answers, list_cuts, number_requests
 from turnscope.session.model import (
     BEGINS_MID_CONVERSATION,
     EXACT_REQUESTS,
@@ -21,8 +23,6 @@ from turnscope.session.model import (
     PROMPT_PRIOR,
     SIDE,
     STATED_HIDDEN,
-    Block,
-    Message,
     Note,
     Request,
     Session,
@@ -126,17 +126,43 @@ def _is_near(own: Request, sent: Request) -> bool:
 
 def _find_doubt(log: Session, wire: Session, own: Sequence[_Place], pairs: Pairs) -> str:
     """Why a log and a recording cannot be one session; "" = they can."""
-    if missing := sum(place.mark not in pairs for place in own):
-        return f"{missing:,} of the {len(own):,} answered requests in the tool's log did not pass the tap, or cannot be matched"
     if log.forks:
         return "the tool's log has branches, and the recording holds them as one conversation"
-    main = [pairs[place.mark] for place in own if place.session.id == log.id]
+    main = [pairs[place.mark] for place in own if place.session.id == log.id and place.mark in pairs]
     whole = [place.request.n for place in main if place.session.id == wire.id]
     if any(place.session.id != wire.id and not place.session.about.get(SIDE) for place in main) or not whole:
         return "the recording holds requests of this conversation in another one"
     if whole != sorted(whole):
         return "the requests are in another order there"
+    missing = sum(place.mark not in pairs for place in own)
+    if missing and (why := _find_gap(log, wire, own, pairs)):
+        what = f"{missing:,} of the {len(own):,} answered requests in the tool's log"
+        return f"{what} did not pass the tap, or cannot be matched{why}"
     return ""
+
+
+def _find_gap(log: Session, wire: Session, own: Sequence[_Place], pairs: Pairs) -> str:
+    """Why what a tap saw is no part of a session that others can be put around; "" = it is."""
+    for session in {place.session.id: None for place in own}:
+        seen = [place.mark in pairs for place in own if place.session.id == session]
+        if True in seen and not all(seen[seen.index(True) : len(seen) - seen[::-1].index(True)]):
+            return ", others before and behind them did"
+        if session != log.id and len({*seen}) > 1:
+            return ", a subagent's among them"
+    first, last = _find_range(log, pairs)
+    if [*list_cuts(log, first, last)]:
+        return ", and the prompt was cut before or after what did"
+    if find_answers(wire, log, log.requests[: first.n]) is None:
+        return ", and the first recorded body does not hold what was answered before"
+    if last.n + 1 < len(log.requests) and pairs[log.id, last.n].mark != (wire.id, wire.requests[-1].n):
+        return ", and the recording goes on where the log does not"
+    return ""
+
+
+def _find_range(log: Session, pairs: Pairs) -> tuple[Request, Request]:
+    """The first and the last request of a log's own conversation that was recorded."""
+    seen = [request for request in log.requests if (log.id, request.n) in pairs]
+    return seen[0], seen[-1]
 
 
 def _join(log: Session, wire: Session, pairs: Pairs, where: Sequence[str]) -> Session:
@@ -148,18 +174,39 @@ def _join(log: Session, wire: Session, pairs: Pairs, where: Sequence[str]) -> Se
     for one in wire.subagents:
         named = next((of[(one.id, request.n)][0] for request in one.requests if (one.id, request.n) in of), "")
         below.append(_fill(agents.get(named), one, of, known, log.id))
+    unseen_ones = [one for one in log.subagents if _is_unseen(one, pairs)]
+    below += [structs.replace(one, at=-1) for one in unseen_ones]
     main = _fill(log, wire, of, known, log.parent)
     side = sum(len(one.requests) for one in wire.subagents if one.about.get(SIDE))
     unlogged = sum(len(one.requests) for one in (wire, *wire.subagents)) - len(pairs)
     facts = {"recordings": [*where], "session": wire.id, "matched": len(pairs), "unlogged": unlogged, "side": side}
+    joined = _add_unseen(main, wire, log, pairs)
+    unseen = len(joined.requests) - len(main.requests)
     bodies = "the body of its one request" if len(pairs) == 1 else f"the bodies of its {len(pairs):,} requests"
+    bodies = f"the bodies of {len(pairs):,} requests" if unseen else bodies
     what = f"from the wire, as a tap recorded it ({', '.join(where)}): system prompt, tools and {bodies}"
     more = f", and {unlogged:,} that the tool's log does not have" if unlogged else ""
+    more += f"; what {unseen:,} others sent that did not pass the tap is inferred" if unseen else ""
     notes = (*log.notes, *(structs.replace(note, line=0) for note in wire.notes), Note("info", 0, what + more))
-    about = {**main.about, FROM_WIRE: facts}
-    joined = structs.replace(main, about=about, notes=notes, subagents=tuple(below))
-    ends = bool(log.requests) and of.get((wire.id, wire.requests[-1].n)) == (log.id, log.requests[-1].n)
-    return _add_rest(joined, log) if ends else joined
+    about = {**joined.about, FROM_WIRE: {**facts, "unseen": unseen}}
+    return structs.replace(joined, about=about, notes=notes, subagents=tuple(below))
+
+
+def _add_unseen(main: Session, wire: Session, log: Session, pairs: Pairs) -> Session:
+    """Add what the log alone has: requests before and after those that were recorded, and what was said since."""
+    first, last = _find_range(log, pairs)
+    if not _is_unseen(log, pairs):
+        ends = last is log.requests[-1] and pairs[log.id, last.n].mark == (wire.id, wire.requests[-1].n)
+        return add_rest(main, log, last) if ends else main
+    before, after = find_answers(wire, log, log.requests[: first.n]) or [], log.requests[last.n + 1 :]
+    if pairs[log.id, last.n].mark == (wire.id, wire.requests[-1].n):
+        main = add_rest(main, log, last, after)
+    return number_requests(main, before, len(after))
+
+
+def _is_unseen(log: Session, pairs: Pairs) -> bool:
+    """Whether a conversation has an answered request that did not pass the tap."""
+    return any(place.was_answered and place.mark not in pairs for place in (_Place(log, one) for one in log.requests))
 
 
 def _list_below(session: Session) -> Iterator[Session]:
@@ -217,34 +264,3 @@ def _fill_request(own: Request, sent: Request) -> Request:
         applied=sent.applied or own.applied,
         cache_miss=sent.cache_miss or own.cache_miss,
     )
-
-
-def _add_rest(joined: Session, log: Session) -> Session:
-    """Add what was said since the last request, which both have: no request has sent it yet."""
-    last, end = log.requests[-1], joined.requests[-1]
-    rest = log.blocks[last.stop :]
-    if not rest or len(joined.blocks) != end.stop:
-        return joined
-    by, more, turns = len(joined.blocks) - last.stop, len(joined.messages) - rest[0].message, end.turn - last.turn
-    calls = {_read_call(block): block.at for block in joined.blocks[end.cut :] if block.kind == "tool_use"}
-    blocks = [_shift(block, last.stop, by, more, turns, calls) for block in rest]
-    messages = tuple(_shift_message(each, by) for each in log.messages[rest[0].message :])
-    pairs = {block.pair: block.at for block in blocks if 0 <= block.pair < len(joined.blocks)}
-    linked = (structs.replace(each, pair=pairs[each.at]) if each.at in pairs else each for each in joined.blocks)
-    return structs.replace(joined, blocks=(*linked, *blocks), messages=(*joined.messages, *messages))
-
-
-def _shift(block: Block, start: int, by: int, messages: int, turns: int, calls: dict[str, int]) -> Block:
-    pair = block.pair + by if block.pair >= start else calls.get(_read_call(block), -1) if block.pair >= 0 else -1
-    return structs.replace(block, at=block.at + by, message=block.message + messages, turn=block.turn + turns, pair=pair)
-
-
-def _shift_message(message: Message, by: int) -> Message:
-    return structs.replace(message, start=message.start + by, stop=message.stop + by)
-
-
-def _read_call(block: Block) -> str:
-    """The id of a call, of the call itself or of its result."""
-    raw = block.raw
-    found = (raw.get("tool_use_id") or raw.get("id")) if isinstance(raw, dict) else ""
-    return found if isinstance(found, str) else ""
