@@ -54,7 +54,7 @@ def start_tap(provider: int, port: int, folder: Path, arguments: list[str]) -> s
 
 
 async def wait_for(port: int) -> None:
-    for _ in range(300):
+    for _ in range(1_200):
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:

@@ -26,12 +26,12 @@ def find_answers(recorded: Session, log: Session, before: Sequence[Request]) -> 
         These requests, with the places of their answers in the recorded conversation.
     """
     end = recorded.requests[0].cut
-    said = (each for each in reversed(recorded.messages) if each.role == "assistant" and each.stop <= end)
+    answers = (each for each in reversed(recorded.messages) if each.role == "assistant" and each.stop <= end)
     placed: list[Request] = []
     for request in reversed(before):
         if request.stop > request.cut:
             wanted = _outline(log.blocks[request.cut : request.stop])
-            found = next((each for each in said if _outline(recorded.blocks[each.start : each.stop]) == wanted), None)
+            found = next((each for each in answers if _outline(recorded.blocks[each.start : each.stop]) == wanted), None)
             if found is None:
                 return None
             end = found.start
