@@ -39,7 +39,7 @@ from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 11  # count up when a table changes, or when rows are computed differently
+FORMAT = 12  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
@@ -98,8 +98,8 @@ class IndexRow(Struct, frozen=True, gc=False):
     misses of all paths, and `missed` what they cost beyond reading, in 10**-12 USD. `curve`: the fill in percent over the
     requests, at most `CURVE_POINTS` numbers with commas between them; "" where no window is known. `warm_until`: until when the
     provider holds the last prompt in its cache, None = unknown or not at all. `sent`: tokens of that prompt. `latest`: what
-    fills it, a `LatestRequest` as JSON; "" = there is no request. `recorded`: of a recording of a tap its own mark (`mark_recording`); of a
-    session that was joined with some, theirs, a line for each.
+    fills it, a `LatestRequest` as JSON; "" = there is no request. `recorded`: of a recording of a tap its own mark
+    (`mark_recording`); of a session that was joined with some, theirs, a line for each.
     """
 
     path: str
