@@ -15,7 +15,7 @@ from turnscope.envelope.conversation import build_result, find_replaceable, get_
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.gemini_cli import compression as port
-from turnscope.session.index import Index
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 EDGE = 250  # characters of each end of an output that its mask shows
@@ -47,6 +47,8 @@ class _Outputs(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request. What a mask would only lengthen counts again each time, as in the original."""
     done: Masked = ctx.state or Masked()
+    if not count_before(ctx.index.messages, ctx.request.cut):
+        return done
     _, _, kept = find_leading_summary(envelope, ctx)
     if kept > done.stop:  # a compression took what was masked, and what was not
         done = Masked(kept, 0)

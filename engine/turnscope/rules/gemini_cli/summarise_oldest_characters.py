@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     If the split would be at the very start, nothing is compressed.
     """
     state: Compressed = ctx.state or Compressed()
-    if ctx.previous is None:
+    if ctx.previous is None or not count_before(ctx.index.messages, ctx.request.cut):
         return state
     sizes, seen = _measure(ctx), recorded_compactions.find_compactions(ctx)
     there = count_before(sizes.starts, ctx.request.cut) - 1  # the newest content is no part of the history yet
