@@ -21,8 +21,7 @@ def draw(warehouse: Warehouse, chosen: Selection) -> None:
         warehouse: the tables.
         chosen: what is looked at.
     """
-    by = choices.get_group()
-    choices.draw_choice("by", "Days of each", {**choices.GROUPS, "day": "All together"}, "team")
+    by = choices.draw_group(warehouse, "Days of each", {**choices.GROUPS, "day": "All together"})
     found = find_anomalies(warehouse, chosen, by)
     st.html(
         f'<p class="fleet-hint">A day is held against the same weekday of the {WEEKS} weeks before, a week of a called tool '

@@ -53,9 +53,15 @@ def write(name: str, value: str | None) -> None:
     st.session_state[SAVED] = {each: st.query_params[each] for each in NAMES if each in st.query_params}
 
 
-def get_group() -> Group:
-    """What a row of costs is."""
-    return next((name for name in GROUPS if name == st.query_params.get("by")), "team")
+def draw_group(warehouse: Warehouse, label: str, options: Mapping[Group, str] = GROUPS) -> Group:
+    """Choose what a row is; gives it..
+
+    Args:
+        warehouse: the tables.
+        label: what is chosen, for who cannot see it.
+        options: the words of each.
+    """
+    return draw_choice("by", label, options, queries.find_group(warehouse))
 
 
 def go_down(by: Group, name: str) -> None:
@@ -68,7 +74,7 @@ def go_down(by: Group, name: str) -> None:
     if by == "day":
         write("from", name)
         write("to", name)
-        write("by", "team")
+        write("by", None)
     else:
         write(by, name)
         write("by", NEXT[by])

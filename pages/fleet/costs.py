@@ -71,8 +71,7 @@ def draw(warehouse: Warehouse, chosen: Selection) -> None:
         warehouse: the tables.
         chosen: what is looked at.
     """
-    by: Group = choices.get_group()
-    choices.draw_choice("by", "Costs by", choices.GROUPS, "team")
+    by = choices.draw_group(warehouse, "Costs by")
     stack: Group = "model" if by == "day" else by
     spent = queries.list_spending(warehouse, chosen, stack)
     rows = queries.list_costs(warehouse, chosen, by)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import turnscope
 from turnscope.errors import TurnscopeError
 from turnscope.fleet import anomalies
 from turnscope.fleet.anomalies import LIMIT, MIN_USD, MIN_WEEKS, WEEKS, find_anomalies, measure_off
@@ -20,6 +22,7 @@ from turnscope.fleet.dataset import Fleet, open_fleet
 from turnscope.fleet.known_fleets import list_fleets, make_id, remember_fleet
 from turnscope.fleet.notable_sessions import find_sessions
 from turnscope.fleet.source_files import fetch_source
+from turnscope.fleet.sources import list_sources
 from turnscope.fleet.tables import make_schema
 from turnscope.fleet.warehouse import Selection, Warehouse
 
@@ -171,6 +174,11 @@ def test_a_source_is_found_where_it_lies_or_copied_once(tmp_path: Path) -> None:
     assert len(shares) == 1
     storage.fs.pipe_file("/logs/it's.jsonl", b"another\n")
     assert fetch_source("memory://logs/it's.jsonl", folder=tmp_path / "copies").read_bytes() == b"another\n"
+    storage.fs.pipe_file("/logs/it's/subagents/agent-1.jsonl", b"a part of it\n")
+    storage.fs.pipe_file("/logs/other/subagents/agent-1.jsonl", b"of another\n")
+    copy = fetch_source("memory://logs/it's.jsonl", folder=tmp_path / "copies")
+    names = sorted(path.relative_to(copy.parent).as_posix() for path in copy.parent.rglob("*") if path.is_file())
+    assert names == ["it's.jsonl", "it's/subagents/agent-1.jsonl"], "with what belongs to it"
     for url, why in {
         str(tmp_path / "gone.jsonl"): "is not on this machine",
         "memory://logs/gone.jsonl": "cannot be read",
@@ -178,6 +186,20 @@ def test_a_source_is_found_where_it_lies_or_copied_once(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(TurnscopeError, match=why):
             fetch_source(url, folder=tmp_path / "copies")
+
+
+def test_a_folder_that_is_a_session_is_copied_and_opens(tmp_path: Path, shared: Callable[[str], Path]) -> None:
+    task = next(path.parent for path in shared("data/open/roo-cline").rglob("ui_messages.json"))
+    storage = open_fleet("memory://agents").storage
+    storage.fs.put(f"{task}/", "/agents/tasks/t1/", recursive=True)
+    storage.fs.pipe_file("/agents/tasks/t2/ui_messages.json", b"[]")
+    [url] = [unit.url for unit in list_sources("memory://agents") if unit.url.endswith("t1")]
+    copy = fetch_source(url, folder=tmp_path / "copies")
+    assert (copy.parent.name, copy.name) == ("tasks", "t1")
+    assert sorted(path.name for path in copy.iterdir()) == sorted(path.name for path in task.iterdir())
+    assert {path.name for path in copy.parent.iterdir()} == {"t1"}
+    assert turnscope.load(copy).requests
+    assert os.name == "nt" or all(path.stat().st_mode & 0o077 == 0 for path in copy.iterdir())
 
 
 def test_fleets_that_were_looked_at_are_known_by_an_id(tmp_path: Path) -> None:

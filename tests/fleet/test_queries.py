@@ -6,18 +6,23 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from turnscope.errors import TurnscopeError
 from turnscope.fleet import queries
+from turnscope.fleet.cluster import SerialCluster
 from turnscope.fleet.dataset import Fleet, open_fleet
 from turnscope.fleet.queries import OWNERS
+from turnscope.fleet.run import FleetRun, build_options
+from turnscope.fleet.sources import list_sources
 from turnscope.fleet.warehouse import Selection, Warehouse
 from turnscope.library.index_queries import PICO_PER_USD
 from turnscope.library.policy_table import MeasuredSession, build_table
 
 from tests.fleet.conftest import make_fleet
+from tests.fleet.made import write_log
 
 SELECTIONS = {
     "everything": Selection(),
@@ -185,3 +190,16 @@ def test_costs_as_csv_have_a_line_for_each_row(warehouse: Warehouse) -> None:
     assert len(lines) == len(rows) + 1
     assert lines[0].startswith("name,requests,sessions,usd,")
     assert lines[1].split(",")[0] == rows[0].name
+
+
+def test_costs_are_grouped_by_the_first_owner_that_sets_requests_apart(warehouse: Warehouse, tmp_path: Path) -> None:
+    assert queries.find_group(warehouse) == "team"
+    found = []
+    for n, cwds in enumerate((["/home/lynn/shop"], ["/home/lynn/shop", "/home/lynn/api"])):
+        for k, cwd in enumerate(cwds):
+            write_log(tmp_path / f"{n}" / f"s{k}.jsonl", cwd=cwd)
+        run = FleetRun(open_fleet(str(tmp_path / f"tables{n}")), build_options())
+        run.run(list_sources(str(tmp_path / f"{n}")), SerialCluster())
+        found.append(queries.find_group(Warehouse(run.fleet)))
+    assert found == ["project", "project"]
+    assert queries.find_group(Warehouse(open_fleet(str(tmp_path / "none")))) == "team"

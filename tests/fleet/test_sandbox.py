@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import signal
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from turnscope.errors import TurnscopeError
+from turnscope.fleet import sandbox as sandboxes
 from turnscope.fleet.dataset import Fleet, open_fleet
-from turnscope.fleet.sandbox import MOST_CHARACTERS, MOST_SHOWN, Sandbox
+from turnscope.fleet.sandbox import MOST_CHARACTERS, MOST_RESULT, MOST_SHOWN, Queries, Query, Sandbox
 
 from tests.fleet.conftest import make_fleet
 
@@ -125,11 +132,83 @@ def test_a_query_reads_every_table(sandbox: Sandbox, small_fleet: Fleet) -> None
 def test_tables_in_object_storage_are_read_and_no_other_object_is() -> None:
     fleet = make_fleet("memory://fleet-of-sandbox", 300, 10, 5)
     fleet.storage.fs.pipe_file("/secret.txt", b"secret")
-    sandbox = Sandbox(fleet)
-    assert sandbox.run("SELECT count(*) FROM requests").rows == ((fleet.count_rows("requests"),),)
+    queries = Queries(fleet)  # in this process, whose memory no other one sees
+    count = queries.run(Query("SELECT count(*) FROM requests", 20, 10))
+    assert count.rows == ((fleet.count_rows("requests"),),)
     for text in ("SELECT * FROM read_text('memory://secret.txt')", "SELECT * FROM read_text('memory:///secret.txt')"):
         with pytest.raises(TurnscopeError, match=r"(?i)cannot access"):
-            sandbox.run(text)
+            queries.run(Query(text, 20, 10))
+    with pytest.raises(TurnscopeError, match="memory of this process"):
+        Sandbox(fleet)
+
+
+def read_status(process: subprocess.Popen[bytes], name: str) -> int:
+    """A number of the system about a process, in bytes."""
+    line = next(each for each in Path(f"/proc/{process.pid}/status").read_text().splitlines() if each.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system must limit memory, and say how much was held")
+def test_a_query_gets_no_more_memory_than_its_process_may_have(small_fleet: Fleet) -> None:
+    sandbox = Sandbox(small_fleet)
+    for text in (
+        "SELECT length(repeat('x', 4000000000))",
+        "SELECT sum(length(repeat(repeat('x', 1000000), 1000))) FROM range(8)",
+        "SELECT list_sum(range(2000000000))",
+    ):
+        with pytest.raises(TurnscopeError, match=r"(?i)memory|over 5 s"):
+            sandbox.run(text, seconds=5)
+        for process in sandbox._idle:
+            assert read_status(process, "VmHWM:") < sandboxes.ROOM + (1 << 30)
+    assert sandbox.run("SELECT 1").rows == ((1,),)
+
+
+def test_a_query_that_does_not_let_itself_be_stopped_is_killed(small_fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = Sandbox(small_fleet)
+    sandbox.run("SELECT 1")
+    [process] = sandbox._idle
+    process.send_signal(signal.SIGSTOP)  # it does not even hear that it is late
+    monkeypatch.setattr(sandboxes, "GRACE", 0.2)
+    began = time.monotonic()
+    with pytest.raises(TurnscopeError, match=r"over 0\.3 s and was stopped"):
+        sandbox.run("SELECT 1", seconds=0.3)
+    assert time.monotonic() - began < 5
+    assert process.poll() is not None
+    assert sandbox._idle == []
+    assert sandbox.run("SELECT 2").rows == ((2,),)
+
+
+def test_a_process_that_was_ended_is_started_again(small_fleet: Fleet) -> None:
+    sandbox = Sandbox(small_fleet)
+    sandbox.run("SELECT 1")
+    [process] = sandbox._idle
+    process.kill()
+    process.wait()
+    assert sandbox.run("SELECT 2").rows == ((2,),)
+    [process] = sandbox._idle
+    del sandbox
+    gc.collect()
+    assert process.wait(5) is not None, "it ends with the tables"
+
+
+def test_queries_wait_for_a_place(small_fleet: Fleet) -> None:
+    sandbox = Sandbox(small_fleet)
+    with ExitStack() as stack:
+        for _ in range(sandboxes.AT_ONCE):
+            sandbox._places.acquire()
+            stack.callback(sandbox._places.release)
+        with pytest.raises(TurnscopeError, match="other queries are running"):
+            sandbox.run("SELECT 1", seconds=0.1)
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(sandbox.run, f"SELECT {n}") for n in range(8)]
+        assert [each.result().rows for each in asked] == [((n,),) for n in range(8)]
+
+
+def test_a_result_has_a_limited_number_of_characters(sandbox: Sandbox) -> None:
+    columns = ", ".join(f"repeat('x', 2000) AS c{n}" for n in range(30))
+    result = sandbox.run(f"SELECT {columns} FROM range(10000)")
+    assert not result.whole
+    assert MOST_RESULT <= len(result.rows) * 30 * 2_000 < 1.2 * MOST_RESULT
 
 
 @pytest.mark.parametrize("verb", ["INSERT INTO sources BY NAME SELECT 'x' AS source_id", "DELETE FROM sources"])

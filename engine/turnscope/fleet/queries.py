@@ -57,6 +57,7 @@ _NAMES = f"""
 FROM chosen_sums{_ROWS} SELECT name_of($by, day, team, project, person, tool, model) AS name, sum(usd) AS usd
 GROUP BY ALL ORDER BY usd DESC NULLS LAST, name
 """
+_KNOWN = "FROM sums SELECT " + ", ".join(f"count(DISTINCT nullif({name}, '')) AS {name}" for name in OWNERS)
 _DAYS = f"""
 FROM chosen_sums{_ROWS}
 SELECT coalesce(day::VARCHAR, '') AS day, name_of($by, day, team, project, person, tool, model) AS name,
@@ -179,6 +180,16 @@ def list_names(warehouse: Warehouse, by: Group) -> tuple[str, ...]:
         by: the group.
     """
     return tuple(row["name"] or "" for row in warehouse.ask(_NAMES, by=by))
+
+
+def find_group(warehouse: Warehouse) -> Owner:
+    """Find the first owner that sets requests apart: one of whom at least two are known; else one of whom any is.
+
+    Args:
+        warehouse: the tables.
+    """
+    [known] = warehouse.ask(_KNOWN)
+    return next((by for least in (2, 1) for by in OWNERS if known[by] >= least), OWNERS[0])
 
 
 def list_costs(warehouse: Warehouse, chosen: Selection, by: Group) -> tuple[Cost, ...]:

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscope.errors import TurnscopeError
 from turnscope.fleet.rows import Owner, digest
@@ -99,6 +100,27 @@ def list_sources(url: str, layout: str = "", identify: Callable[[str], str] = di
     return sorted(made, key=lambda unit: (unit.at, unit.url))
 
 
+def find_source(url: str) -> SourceUnit:
+    """Find what is read for the URL that a row of the tables has: a file with those that belong to it, or a folder.
+
+    Args:
+        url: a file or a folder.
+
+    Raises:
+        TurnscopeError: it cannot be listed, or no session opens there.
+    """
+    storage = open_storage(url)
+    base, name = PurePosixPath(storage.root.rstrip("/")).parent, PurePosixPath(storage.root.rstrip("/")).name
+    root, found = _list_files(storage)
+    if root != str(base):  # a folder
+        found = [replace(file, path=f"{name}/{file.path}") for file in found]
+    with _mirror(storage, str(base), found) as folder:
+        files = dict(_group(folder, found)).get(name)
+    if files is None:
+        raise TurnscopeError(f"{url} cannot be read: no session is there", hint="It may have been removed since it was read.")
+    return SourceUnit(digest(url), storage.make_url(str(base)), name, tuple(files))
+
+
 def _list_files(storage: Storage) -> tuple[str, list[StoredFile]]:
     """The root below which files lie, and the files. Hidden ones are left out."""
     fs, at = storage.fs, storage.root
@@ -160,18 +182,34 @@ def _mirror(storage: Storage, root: str, files: Sequence[StoredFile]) -> Iterato
         yield Path(root)
         return
     with TemporaryDirectory(prefix="turnscope-names-") as name:
-        made = set[Path]()
+        folder, made = name_root(Path(name), root), set[Path]()
+        folder.mkdir()
         for file in files:
-            path = _join(Path(name), file.path)
+            path = join_path(folder, file.path)
             if path.parent not in made:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 made.add(path.parent)
             path.touch()
-        yield Path(name)
+        yield folder
 
 
-def _join(folder: Path, path: str) -> Path:
-    """A path below a folder. TurnscopeError: it leads out of it, as the name of an object may."""
+def name_root(folder: Path, root: str) -> Path:
+    """A path below a folder with the name of a source's root: where no log says what the project is, that name does.
+
+    Args:
+        folder: a local folder.
+        root: path of the source's root on its storage.
+    """
+    return folder / (PurePosixPath(root).name or "root")
+
+
+def join_path(folder: Path, path: str) -> Path:
+    """A path below a folder. TurnscopeError: it leads out of it, as the name of an object may.
+
+    Args:
+        folder: a local folder.
+        path: the path of a file of a source.
+    """
     found = folder.joinpath(*PurePosixPath(path).parts)
     if path.startswith("/") or ".." in PurePosixPath(path).parts:
         raise TurnscopeError(f"{path} is no path below its folder", hint="Rename it.")
@@ -265,10 +303,9 @@ def fetch(unit: SourceUnit) -> Iterator[tuple[Path, str]]:
         yield Path(storage.root, unit.main), _digest_files(Path(storage.root), unit)
         return
     with TemporaryDirectory(prefix="turnscope-source-") as name:
-        # the folder's own name says what the project is where no log does
-        folder = Path(name, PurePosixPath(storage.root).name or "root")
+        folder = name_root(Path(name), storage.root)
         for file in unit.files:
-            path, target = storage.join(file.path), _join(folder, file.path)
+            path, target = storage.join(file.path), join_path(folder, file.path)
             target.parent.mkdir(parents=True, exist_ok=True)
             with report_errors(storage.make_url(path), "read"):
                 storage.fs.get_file(path, str(target))
@@ -280,7 +317,7 @@ def _digest_files(folder: Path, unit: SourceUnit) -> str:
     for file in unit.files:
         made.update(f"{file.path}\0".encode("utf-8", "surrogateescape"))
         try:
-            with _join(folder, file.path).open("rb") as opened:
+            with join_path(folder, file.path).open("rb") as opened:
                 while chunk := opened.read(CHUNK):
                     made.update(chunk)
         except OSError as error:
