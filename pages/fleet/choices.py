@@ -54,7 +54,7 @@ def write(name: str, value: str | None) -> None:
 
 
 def draw_group(warehouse: Warehouse, label: str, options: Mapping[Group, str] = GROUPS) -> Group:
-    """Choose what a row is; gives it..
+    """Choose what a row is; gives it. Where nobody chose, it is the first owner that sets requests apart.
 
     Args:
         warehouse: the tables.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMMITS = "_commits"
+SUMS = "_sums"  # what the tables come to; see the module of that name
 SNAPSHOT_EVERY = 20  # commits, after which one lists all files, so that few have to be read
 UNDATED = "__HIVE_DEFAULT_PARTITION__"  # what Hive, Spark and DuckDB read as an empty value
 ROW_GROUP = 250_000
@@ -161,6 +162,8 @@ class Fleet:
         storage, gone = self.storage, list[str]()
         for name in TABLES:
             gone += [path for path in storage.list_files(storage.join(name)) if self._cut_root(path) not in self.files]
+        known = storage.join(SUMS, f"{self.number:08d}-")
+        gone += [path for path in storage.list_files(storage.join(SUMS)) if not path.startswith(known)]
         commits = storage.list_files(storage.join(COMMITS))
         snapshot = self.number - (self.number - 1) % SNAPSHOT_EVERY
         gone += [path for path in commits if _read_number(path) < snapshot]

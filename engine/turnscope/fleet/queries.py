@@ -57,7 +57,7 @@ _NAMES = f"""
 FROM chosen_sums{_ROWS} SELECT name_of($by, day, team, project, person, tool, model) AS name, sum(usd) AS usd
 GROUP BY ALL ORDER BY usd DESC NULLS LAST, name
 """
-_KNOWN = "FROM sums SELECT " + ", ".join(f"count(DISTINCT nullif({name}, '')) AS {name}" for name in OWNERS)
+_KNOWN = f"FROM chosen_sums{_ROWS} SELECT " + ", ".join(f"count(DISTINCT nullif({name}, '')) AS {name}" for name in OWNERS)
 _DAYS = f"""
 FROM chosen_sums{_ROWS}
 SELECT coalesce(day::VARCHAR, '') AS day, name_of($by, day, team, project, person, tool, model) AS name,

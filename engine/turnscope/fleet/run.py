@@ -25,6 +25,7 @@ from turnscope.fleet.dataset import Fleet
 from turnscope.fleet.privacy import hash_name
 from turnscope.fleet.reader import ReadResult
 from turnscope.fleet.sources import SourceUnit
+from turnscope.fleet.sums import store_sums
 from turnscope.fleet.tasks import CHANGED, Options, Outcome, get_version, run_task
 from turnscope.fleet.upkeep import tidy
 from turnscope.fleet.writing import READ, SET_ASIDE, UNREADABLE, Finished, Writer
@@ -217,6 +218,7 @@ class FleetRun:
                 with cluster:
                     self._read_all(cluster, progress)
             self.writer.fleet = tidy(self.fleet)
+            store_sums(self.fleet)
             if self.report.read or self.report.failed:
                 self.fleet.remove_old_files()
         finally:

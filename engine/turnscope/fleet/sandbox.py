@@ -21,10 +21,10 @@ from threading import BoundedSemaphore, Lock, Timer
 from typing import IO, Any
 
 from turnscope.errors import TurnscopeError
+from turnscope.fleet.database import connect
 from turnscope.fleet.dataset import Fleet
 from turnscope.fleet.storage import import_package
 from turnscope.fleet.tables import TABLES
-from turnscope.fleet.warehouse import connect
 from turnscope.library.job import start_worker
 from turnscope.views.text_tables import format_csv
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from turnscope.fleet.database import open_database
 from turnscope.fleet.dataset import Fleet, PartFile
 from turnscope.fleet.storage import import_package
-from turnscope.fleet.warehouse import open_database
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,65 +1,22 @@
 """The tables of a fleet in DuckDB: small sums of the requests, and the sessions, in memory, so that questions take little.
 
-Opening reads every counted request. Questions are SQL of the modules next to this one; what a person chose is bound to them.
+Questions are SQL of the modules next to this one; what a person chose is bound to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
+from threading import Lock, Thread
 from typing import Any, Literal
 
 from turnscope.errors import TurnscopeError
 from turnscope.fleet.dataset import Fleet
-from turnscope.fleet.storage import import_package, report_errors
-from turnscope.fleet.tables import TABLES, make_schema
+from turnscope.fleet.sums import open_sums
 
 Owner = Literal["team", "project", "person", "tool", "model"]
 
-# Every request that sums count: per day and owner its tokens and cost, cache misses, and how full windows were, in tenths.
-_SUMS = """
-CREATE TABLE sums AS FROM requests
-SELECT day, team, project, person, tool, model,
-    count(*) AS requests,
-    count(*) FILTER (usd IS NULL AND uncached + cache_write_5m + cache_write_1h + cache_read + output > 0) AS unpriced,
-    sum(usd) AS usd, sum(uncached) AS uncached, sum(cache_write_5m) AS cache_write_5m, sum(cache_write_1h) AS cache_write_1h,
-    sum(cache_read) AS cache_read, sum(output) AS output, count(miss) AS misses, sum(miss_usd) AS miss_usd,
-    count(*) FILTER (event IN ('compact', 'cut', 'clear')) AS cuts,
-    count(*) FILTER (fill < 0.1) AS fill_0, count(*) FILTER (fill >= 0.1 AND fill < 0.2) AS fill_1,
-    count(*) FILTER (fill >= 0.2 AND fill < 0.3) AS fill_2, count(*) FILTER (fill >= 0.3 AND fill < 0.4) AS fill_3,
-    count(*) FILTER (fill >= 0.4 AND fill < 0.5) AS fill_4, count(*) FILTER (fill >= 0.5 AND fill < 0.6) AS fill_5,
-    count(*) FILTER (fill >= 0.6 AND fill < 0.7) AS fill_6, count(*) FILTER (fill >= 0.7 AND fill < 0.8) AS fill_7,
-    count(*) FILTER (fill >= 0.8 AND fill < 0.9) AS fill_8, count(*) FILTER (fill >= 0.9 AND fill <= 1) AS fill_9,
-    count(*) FILTER (fill > 1) AS fill_10
-WHERE counted GROUP BY ALL
-"""
-_MISSED = """
-CREATE TABLE missed AS FROM requests
-SELECT day, team, project, person, tool, model, miss AS cause, count(*) AS misses, sum(miss_tokens) AS tokens,
-    sum(miss_usd) AS usd
-WHERE counted AND miss IS NOT NULL GROUP BY ALL
-"""
-_PROMPTS = """
-CREATE TABLE prompts AS FROM requests
-SELECT day, team, project, person, tool, model, prompt_digest AS digest, count(*) AS requests, count(usd) AS priced,
-    sum(usd) AS usd, sum("system" + tools + "prefix") AS static, count(prompt) AS sized
-WHERE counted AND prompt_digest IS NOT NULL GROUP BY ALL
-"""
-_OPENED = """
-CREATE TABLE opened AS FROM sessions
-SELECT * EXCLUDE (content, made_by, source_id, model),
-    model AS models, list_transform(string_split(model, ','), lambda name: trim(name)) AS model
-"""
-_REPLAYED = """
-CREATE TABLE replayed AS FROM losses l JOIN opened s ON s.session = l.session
-SELECT l.*, s.team, s.project, s.person, s.tool, s.model ORDER BY l.policy, l.session
-"""
-_CALLED = """
-CREATE TABLE called AS FROM tools t JOIN opened s ON s.session = t.session
-SELECT t.*, s.team, s.project, s.person, s.tool, s.model
-"""
 # Rows of a table that a selection leaves. Of `opened`, `replayed` and `called`, `model` is a list: a session may use several.
 _CHOSEN = """
 CREATE MACRO chosen_{table}(since_, until_, team_, project_, person_, tool_, model_) AS TABLE FROM {table}
@@ -78,6 +35,8 @@ CHOSEN = {
     **dict.fromkeys(("sums", "missed", "prompts"), MODEL_NAME),
     **dict.fromkeys(("opened", "replayed", "called"), MODEL_LIST),
 }
+LATER = ("replayed", "called")  # made once the others are there: they are large, and the first look needs neither
+EAGER = tuple(name for name in CHOSEN if name not in LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +75,22 @@ class Warehouse:
             TurnscopeError: DuckDB is not installed, or a table cannot be read.
         """
         self.fleet = fleet
-        self._connection = connect(fleet)
-        texts = (_SUMS, _MISSED, _PROMPTS, _OPENED, _REPLAYED, _CALLED, _NAME)
-        with report_errors(fleet.storage.make_url(fleet.storage.root), "read"), report_damage(fleet):
-            for text in texts:
-                self._connection.execute(text)
-            for table, model in CHOSEN.items():
-                self._connection.execute(_CHOSEN.format(table=table, model=model))
+        self._tables, self._lock = open_sums(fleet, EAGER), Lock()
+        self._connection = self._tables.connection
+        for text in (_NAME, *(_CHOSEN.format(table=name, model=CHOSEN[name]) for name in EAGER)):
+            self._connection.execute(text)
+        Thread(target=self._make_later, daemon=True).start()
+
+    def _make_later(self) -> None:
+        for name in LATER:
+            with suppress(TurnscopeError):  # whoever asks for it is told
+                self._make(name)
+
+    def _make(self, name: str) -> None:
+        """Have a table, where it is not there yet."""
+        with self._lock:
+            if self._tables.make(name):
+                self._connection.execute(_CHOSEN.format(table=name, model=CHOSEN[name]))
 
     def ask(self, text: str, chosen: Selection = EVERYTHING, **more: object) -> list[dict[str, Any]]:
         """Run a query of ours; gives its rows.
@@ -143,57 +111,11 @@ class Warehouse:
             chosen: as of `ask`.
             **more: other parameters.
         """
+        for name in LATER:
+            if name in text:
+                self._make(name)
         cursor = self._connection.cursor()  # one for each question: threads must not share it
         try:
             return cursor.sql(text, params=asdict(chosen) | more).to_arrow_table()
         finally:
             cursor.close()
-
-
-def open_database(fleet: Fleet, **config: object) -> Any:
-    """Open a DuckDB in memory that can read the files of a fleet, wherever they lie.
-
-    Args:
-        fleet: the tables.
-        **config: settings of DuckDB.
-
-    Raises:
-        TurnscopeError: DuckDB is not installed.
-    """
-    # No variable of Python, and no extension from the network, is ever found by a name in a query.
-    safe = {"python_enable_replacements": False, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    connection = import_package("duckdb").connect(config={**safe, **config})
-    if not fleet.storage.is_local:
-        connection.register_filesystem(fleet.storage.fs)
-    return connection
-
-
-def connect(fleet: Fleet, **config: object) -> Any:
-    """Connect to a DuckDB in memory that has a view of each table of a fleet.
-
-    Args:
-        fleet: the tables.
-        **config: settings of DuckDB.
-
-    Raises:
-        TurnscopeError: DuckDB is not installed, or a table cannot be read.
-    """
-    connection = open_database(fleet, **config)
-    with report_errors(fleet.storage.make_url(fleet.storage.root), "read"), report_damage(fleet):
-        for name in TABLES:
-            files = list(fleet.list_files(name))
-            if files:
-                connection.from_parquet(files, hive_partitioning=False, union_by_name=False).create_view(name)
-            else:
-                connection.from_arrow(make_schema(name).empty_table()).create(name)
-    return connection
-
-
-@contextmanager
-def report_damage(fleet: Fleet) -> Iterator[None]:
-    """Raise what DuckDB finds wrong with files as a sentence."""
-    try:
-        yield
-    except import_package("duckdb").Error as error:
-        where, first = fleet.storage.make_url(fleet.storage.root), str(error).splitlines()[0]
-        raise TurnscopeError(f"the tables at {where} cannot be read: {first}", hint="Run `turnscope fleet` again.") from error

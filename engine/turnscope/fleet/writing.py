@@ -14,6 +14,7 @@ from turnscope.fleet.privacy import digest_person, find_forgotten, hide_names
 from turnscope.fleet.reader import decode
 from turnscope.fleet.rows import Row, make_table
 from turnscope.fleet.storage import import_package
+from turnscope.fleet.sums import store_sums
 from turnscope.fleet.tables import TABLES
 from turnscope.fleet.tasks import Outcome
 
@@ -202,6 +203,7 @@ def forget_person(fleet: Fleet, person: str) -> tuple[Fleet, int]:
     marks = make_table("sources", [*_mark_forgotten(known[id] for id in sorted(ids) if id in known)])
     added = [file for new, _ in changes for file in new] + fleet.write_rows("sources", marks, [fleet.number + 1])
     after = fleet.commit("forget", added, [path for _, path in changes], [digest_person(fleet.salt, person)])
+    store_sums(after)
     after.remove_old_files()
     return after, len(gone)
 
