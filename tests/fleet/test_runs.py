@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 import turnscope
-from turnscope.errors import TurnscopeError
+from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.fleet import run as runs
 from turnscope.fleet import tasks, upkeep
 from turnscope.fleet.cluster import SerialCluster
@@ -21,9 +22,11 @@ from turnscope.fleet.dataset import Fleet, open_fleet
 from turnscope.fleet.reader import ReadResult, ReadTask, read_source
 from turnscope.fleet.run import FleetRun, RunReport, build_options, list_runs
 from turnscope.fleet.sources import SourceUnit, find_owner, list_sources, parse_layout, stamp_again
+from turnscope.fleet.tasks import find_policy_problem
 from turnscope.fleet.writing import forget_person
-from turnscope.library.opening import overview
+from turnscope.library.opening import load_policy, overview
 from turnscope.library.policy_table import measure_session
+from turnscope.settings import find_data_folder
 
 from tests.fleet.made import PRIVATE, find_differences, write_log
 
@@ -171,6 +174,35 @@ def test_losses_are_those_of_compare(logs: Path, tmp_path: Path) -> None:
         (measured,) = measure_session(turnscope.load(session["source"]), ["last-5-pairs"])
         row = rows[session["session"]]
         assert (row["usd"], row["hits"], row["uses"]) == (measured.usd, measured.hits, measured.uses)
+
+
+def test_policies_of_ones_own_go_to_the_workers_with_their_text(logs: Path, tmp_path: Path) -> None:
+    text = load_policy("last-5-pairs").to_toml()
+    file, saved = tmp_path / "mine.toml", find_data_folder() / "policies" / "saved.toml"
+    file.write_text(text)
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    saved.write_text(text)
+    options = build_options([str(file), "saved", "last-5-pairs"])
+    file.unlink()
+    saved.unlink()  # as it is on another machine
+    run = FleetRun(open_fleet(str(tmp_path / "out")), options)
+    assert run.run(list_sources(str(logs)), SerialCluster()).failed == 0
+    usd = defaultdict[str, list[float]](list)
+    for row in run.fleet.read("losses").sort_by("session").to_pylist():
+        usd[row["policy"]].append(row["usd"])
+    assert {*usd} == {"mine.toml", "saved", "last-5-pairs"}
+    assert usd["mine.toml"] == usd["saved"] == usd["last-5-pairs"]
+
+
+def test_a_worker_that_lacks_what_a_policy_needs_is_a_sentence(tmp_path: Path) -> None:
+    text = load_policy("last-5-pairs").to_toml()
+    assert find_policy_problem({"mine": text}) == ""
+    assert "no_such_rule" in find_policy_problem({"mine": text + '\n[[rules]]\nrule = "no_such_rule"\n'})
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.toml").write_text(text)
+    with pytest.raises(PolicyError, match="two policies have the same name"):
+        build_options([str(tmp_path / folder / "mine.toml") for folder in ("a", "b")])
 
 
 def test_what_cannot_be_read_is_reported_and_not_read_again(logs: Path, tmp_path: Path) -> None:

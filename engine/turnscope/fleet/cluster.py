@@ -77,6 +77,18 @@ class Cluster:
             what = f"{len(others)} of {len(found)} workers have another version of Turnscope, or other prices ({others[0]})"
             raise TurnscopeError(what, hint="Install the same version with the same packages on all of them.")
 
+    def check(self, find_problem: Callable[[Any], str], value: Any) -> None:
+        """Raise TurnscopeError if a worker says that it lacks something.
+
+        Args:
+            find_problem: what each worker calls; it gives a sentence, "" = nothing is wrong.
+            value: its argument.
+        """
+        for address, problem in self._client.run(find_problem, value, on_error="return").items():
+            if problem:
+                hint = "Install on all workers what this machine has."
+                raise TurnscopeError(f"the worker {address} cannot take part: {problem}", hint=hint)
+
     @property
     def is_lost(self) -> bool:
         """Whether the scheduler cannot be reached at this moment."""
@@ -158,6 +170,9 @@ class SerialCluster(Cluster):
         future = _Done(key, function(*values))
         done(future)
         return future
+
+    def check(self, find_problem: Callable[[Any], str], value: Any) -> None:
+        """See `Cluster`. What this process lacks was said before."""
 
     def cancel(self, futures: list[Any]) -> None:
         """See `Cluster`."""

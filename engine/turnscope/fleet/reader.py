@@ -45,7 +45,7 @@ class ReadTask(Struct, frozen=True):
     Attributes:
         path: of the source on the disk.
         source_id, url, content, size, owner, made_by: see `Origin`.
-        policies: names of policies to replay.
+        policies: see `build_rows`.
         with_text: see `build_rows`.
     """
 
@@ -56,7 +56,7 @@ class ReadTask(Struct, frozen=True):
     size: int
     owner: Owner
     made_by: str
-    policies: tuple[str, ...] = ()
+    policies: dict[str, str] = {}
     with_text: bool = False
 
 

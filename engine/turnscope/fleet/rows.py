@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from hashlib import sha256
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from turnscope.fleet.tables import ID_DIGITS, TABLES, USD_SCALE, make_schema
 from turnscope.library.indexing import build_billed, find_project
 from turnscope.library.opening import count_session, replay
 from turnscope.library.policy_table import measure_session
+from turnscope.planning.policy import parse
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Block, Bucket, Request, Session
 from turnscope.session.thread import iter_descendants
@@ -94,20 +96,23 @@ class _Facts:
     with_text: bool
 
 
+NO_POLICIES: Mapping[str, str] = MappingProxyType({})
+
+
 def digest(*parts: str) -> str:
     """An identifier made of texts."""
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
 
 
 def build_rows(
-    session: Session, origin: Origin, policies: Sequence[str] = (), *, with_text: bool = False
+    session: Session, origin: Origin, policies: Mapping[str, str] = NO_POLICIES, *, with_text: bool = False
 ) -> dict[str, list[Row]]:
     """Build the rows of a session, by table.
 
     Args:
         session: the session.
         origin: where it was read.
-        policies: names of policies that it is replayed under.
+        policies: what it is replayed under: names of policies, each with its text in TOML.
         with_text: whether rows hold its title, sentences and reasons, which may quote it.
     """
     trace = replay(session, ledger=count_session(session))
@@ -311,10 +316,10 @@ def _list_findings(known: _Facts) -> Iterator[Row]:
         }
 
 
-def _list_losses(known: _Facts, policies: Sequence[str]) -> Iterator[Row]:
+def _list_losses(known: _Facts, policies: Mapping[str, str]) -> Iterator[Row]:
     if not policies or not known.session.requests:
         return
-    for measured in measure_session(known.session, policies):
+    for measured in measure_session(known.session, policies, lambda name: parse(name, policies[name])):
         values = {name: getattr(measured, name) for name in measured.__struct_fields__ if name not in _LEFT_OUT}
         kinds = ",".join(sorted(measured.kinds))
         yield {"session": known.id, "day": known.day, "policy": measured.policy, **values, "kinds": kinds}

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from turnscope.errors import PolicyError
 from turnscope.fleet import tables
 from turnscope.fleet.cluster import LEAST_AHEAD, Cluster
 from turnscope.fleet.dataset import Fleet
@@ -26,7 +27,7 @@ from turnscope.fleet.privacy import hash_name
 from turnscope.fleet.reader import ReadResult
 from turnscope.fleet.sources import SourceUnit
 from turnscope.fleet.sums import store_sums
-from turnscope.fleet.tasks import CHANGED, Options, Outcome, get_version, run_task
+from turnscope.fleet.tasks import CHANGED, Options, Outcome, find_policy_problem, get_version, run_task
 from turnscope.fleet.upkeep import tidy
 from turnscope.fleet.writing import READ, SET_ASIDE, UNREADABLE, Finished, Writer
 from turnscope.library.opening import load_policy
@@ -108,19 +109,23 @@ def build_options(
     """Build the options of a run, with the version that follows from them.
 
     Args:
-        policies: names of policies to replay.
+        policies: names of policies to replay, or paths of their TOML files.
         with_text: whether rows hold texts.
         key: hashes people and paths.
         layout: how paths say whose sessions they are.
 
     Raises:
-        PolicyError: there is no policy of a name.
+        PolicyError: there is no policy of a name, or two have the same.
     """
-    named = [f"{name}\n{load_policy(name).to_toml()}" for name in sorted(policies)]
+    loaded = [load_policy(name) for name in sorted(policies)]
+    texts = {policy.name: policy.to_toml() for policy in loaded}
+    if len(texts) < len({*policies}):
+        raise PolicyError("two policies have the same name", hint="Rename one of the files: tables know policies by name.")
+    named = [f"{name}\n{text}" for name, text in texts.items()]
     hashed = hash_name(key, "version") if key else ""
     parts = (get_version(), str(tables.VERSION), str(with_text), hashed, layout, *named)
     made_by = sha256("\0".join(parts).encode()).hexdigest()[: tables.ID_DIGITS]
-    return Options(made_by, tuple(sorted(policies)), with_text)
+    return Options(made_by, texts, with_text)
 
 
 @dataclass(slots=True)
@@ -228,6 +233,7 @@ class FleetRun:
         return self.report
 
     def _read_all(self, cluster: Cluster, progress: Callable[[RunReport], object]) -> None:
+        cluster.check(find_policy_problem, self.options.policies)
         try:
             while len(self._work):
                 self._step(cluster, progress)

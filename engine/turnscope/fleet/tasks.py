@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import atexit
 import time
+from collections.abc import Mapping
 from threading import local
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscope.errors import TurnscopeError
+from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.fleet.reader import Reader, ReadResult, ReadTask
 from turnscope.fleet.sources import SourceUnit, fetch, stamp_again
 from turnscope.library.indexing import get_reader_version
+from turnscope.planning.policy import parse
 
 FETCH_TRIES = 4  # of a source whose storage fails
 BACK_OFF = 0.5  # seconds before the second try; each further one waits twice as long
@@ -25,13 +27,13 @@ class Options(Struct, frozen=True):
 
     Attributes:
         made_by: version of all that makes rows.
-        policies: names of policies to replay.
+        policies: names of policies to replay, each with its text in TOML: workers need not have it.
         with_text: whether rows hold texts.
         limit: seconds after which a source counts as hung.
     """
 
     made_by: str
-    policies: tuple[str, ...] = ()
+    policies: dict[str, str] = {}
     with_text: bool = False
     limit: float = 600.0
 
@@ -91,6 +93,20 @@ def _get_reader(limit: float) -> Reader:
         atexit.register(reader.close)
     reader.limit = limit
     return reader
+
+
+def find_policy_problem(policies: Mapping[str, str]) -> str:
+    """Find out whether this machine lacks what a policy needs, as the package of a rule; "" = it lacks nothing.
+
+    Args:
+        policies: as of `Options`.
+    """
+    try:
+        for name, text in policies.items():
+            parse(name, text)
+    except PolicyError as error:
+        return f"{error}. {error.short_hint}".strip()
+    return ""
 
 
 def get_version() -> str:

@@ -6,7 +6,7 @@ what the records cost. Answers are taken as recorded; what a later answer refers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from turnscope.library import opening
 from turnscope.library.opening import AS_RECORDED
+from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.views.comparison import SharedFacts, build_row
@@ -88,12 +89,15 @@ class PolicyRow:
     by_kind: tuple[float, ...]
 
 
-def measure_session(session: Session, names: Sequence[str]) -> Iterator[MeasuredSession]:
+def measure_session(
+    session: Session, names: Iterable[str], load: Callable[[str], Policy] = opening.load_policy
+) -> Iterator[MeasuredSession]:
     """Measure a session under each policy; nothing where the record has no price.
 
     Args:
         session: The session.
         names: The policies.
+        load: Gives the policy of a name.
     """
     record = opening.replay(session)
     shared = SharedFacts.from_trace(record)
@@ -103,7 +107,7 @@ def measure_session(session: Session, names: Sequence[str]) -> Iterator[Measured
     bare = price_uncached(record, shared.answer_tokens)
     kinds = frozenset(find_kinds(session, record))
     for name in names:
-        trace = record if name == AS_RECORDED else opening.replay(session, opening.load_policy(name), ledger=record.ledger)
+        trace = record if name == AS_RECORDED else opening.replay(session, load(name), ledger=record.ledger)
         row = build_row(trace, shared)
         if row.usd is None:
             continue
