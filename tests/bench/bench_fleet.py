@@ -1,6 +1,7 @@
 """A fleet under attack, and what it costs: `python tests/bench/bench_fleet.py [--sessions N] [--megabytes N] [--part NAME]`.
 
-Sessions are generated with the proportions of real ones (`bench_scale`). The parts:
+Sessions are generated with the proportions of real ones (`bench_scale`), into a folder that goes again or into `--folder`, which
+stays and is used again as it is. The parts:
 
 - attack: a scheduler and two workers as processes on loopback, and a server that behaves as S3 (moto) with sources and tables.
   A worker is killed in the middle, the scheduler is restarted, objects are replaced while the run goes on. After a second run
@@ -25,6 +26,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +57,8 @@ def find_port() -> int:
 
 def start(*words: str) -> subprocess.Popen[bytes]:
     """Start a module of Python as a process that says nothing."""
-    env = os.environ | {"PYTHONPATH": str(ROOT / "engine"), "DASK_LOGGING__DISTRIBUTED": "critical"}
+    path = os.pathsep.join(filter(None, (str(ROOT / "engine"), os.environ.get("PYTHONPATH"))))
+    env = os.environ | {"PYTHONPATH": path, "DASK_LOGGING__DISTRIBUTED": "critical"}
     return subprocess.Popen([sys.executable, "-m", *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -165,22 +168,40 @@ def attack(processes: Processes, folder: Path, source: str) -> Callable[[RunRepo
     return act
 
 
-def run_under_attack(folder: Path) -> tuple[RunReport, RunReport, list[str]]:
-    """Read a folder from S3 under attack, then once more, and once serially. Gives both reports, and the tables that differ."""
+@dataclass
+class Attacked:
+    """What came of an attack: the reports of three runs, the tables that differ, and memory per worker by tenths of the first."""
+
+    first: RunReport
+    second: RunReport
+    serial: RunReport
+    different: list[str]
+    memory: list[float]
+
+
+def run_under_attack(folder: Path) -> Attacked:
+    """Read a folder from S3 under attack, then once more, and once serially."""
     source, dest, other = "s3://fleet/logs", "s3://fleet/tables", "s3://fleet/serial"
     with serve_s3(), ExitStack() as stack:
         storage = open_storage(source)
         storage.fs.put(f"{folder}/", f"{storage.root}/", recursive=True)
         processes = Processes(2)
         stack.callback(processes.close)
-        acts = attack(processes, folder, source)
+        acts, memory = attack(processes, folder, source), [0.0] * 10
+
+        def watch(report: RunReport) -> None:
+            acts(report)
+            tenth = min(9, 10 * report.read // max(1, report.found))
+            held = measure_memory([worker.pid for worker in processes.workers]) / max(1, len(processes.workers))
+            memory[tenth] = max(memory[tenth], held)
+
         cluster = Cluster(processes.address)
         wait_for(lambda: processes.scheduler.poll() is None and is_open(processes.port), 60)
-        first = FleetRun(open_fleet(dest), build_options()).run(list_sources(source), cluster, acts)
+        first = FleetRun(open_fleet(dest), build_options()).run(list_sources(source), cluster, watch)
         assert len(acts.done) == 3, acts.done  # type: ignore[attr-defined]
         second = FleetRun(open_fleet(dest), build_options()).run(list_sources(source), Cluster(processes.address))
-        FleetRun(open_fleet(other), build_options()).run(list_sources(source), SerialCluster())
-        return first, second, find_differences(dest, other)
+        serial = FleetRun(open_fleet(other), build_options()).run(list_sources(source), SerialCluster())
+        return Attacked(first, second, serial, find_differences(dest, other), memory)
 
 
 def is_open(port: int) -> bool:
@@ -247,22 +268,27 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=2_000)
     parser.add_argument("--megabytes", type=float, default=200.0)
     parser.add_argument("--part", choices=("attack", "cost"))
+    parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "logs")
-        folder.mkdir()
-        make(folder, given.megabytes, given.sessions)
+        folder = given.folder or Path(name, "logs")
+        if not folder.exists():
+            folder.mkdir()
+            make(folder, given.megabytes, given.sessions)
         if given.part != "attack":
             failed |= not show_costs(folder, Path(name))
         if given.part != "cost":
             copy = Path(name, "attacked")
             shutil.copytree(folder, copy)
             runs.COMMIT_SECONDS = 10.0
-            first, second, different = run_under_attack(copy)
-            print(f"under attack: {first!r}\nthe second run: {second!r}")
-            print(f"tables that differ from a serial run's: {', '.join(different) or 'none'}")
-            failed |= bool(different)
+            made = run_under_attack(copy)
+            print(f"under attack: {made.first!r}\nthe second run: {made.second!r}\none after the other: {made.serial!r}")
+            print(f"memory per worker, by tenth of the run: {', '.join(f'{each:,.0f}' for each in made.memory)} MB")
+            print(
+                f"tables that differ from a serial run's: {', '.join(made.different) or 'none'}; load {os.getloadavg()[0]:.0f}"
+            )
+            failed |= bool(made.different)
     return int(failed)
 
 

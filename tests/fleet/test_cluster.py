@@ -113,8 +113,8 @@ def test_a_run_under_attack_gives_what_a_serial_run_gives(tmp_path: Path, monkey
     folder = tmp_path / "logs"
     folder.mkdir()
     make(folder, 2.0, 40)
-    first, second, different = bench_fleet.run_under_attack(folder)
+    made = bench_fleet.run_under_attack(folder)
     tasks._get_reader(1.0).close()
-    assert (first.read, first.failed, first.left) == (40, 0, 0)
-    assert second.failed == 0
-    assert different == []
+    assert (made.first.read, made.first.failed, made.first.left) == (40, 0, 0)
+    assert made.second.failed == 0
+    assert made.different == []

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from turnscope.errors import TurnscopeError
 from turnscope.fleet import dataset
 from turnscope.fleet.dataset import open_fleet
@@ -23,6 +25,28 @@ def make_tools(*names: str, day: date | None = date(2026, 11, 2)) -> pa.Table:
 @pytest.fixture(params=["disk", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "fleet") if request.param == "disk" else f"memory://{tmp_path.name}"
+
+
+class Hosted(MemoryFileSystem):  # type: ignore[misc]
+    """A storage of a host, as over SSH: a path does not say which."""
+
+    protocol = "hosted"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return f"/{path.partition('://')[2].partition('/')[2]}" if "://" in path else path
+
+
+def test_a_url_keeps_its_host_and_holds_no_password() -> None:
+    fsspec.register_implementation("hosted", Hosted, clobber=True)
+    for url in ("hosted://lynn@host:22/srv/logs", "hosted://lynn@host:22/srv/logs/"):
+        storage = open_storage(url)
+        again = storage.make_url(storage.join("a b.jsonl"))
+        assert again == "hosted://lynn@host:22/srv/logs/a b.jsonl"
+        assert open_storage(again).root == "/srv/logs/a b.jsonl"
+    assert open_storage("memory://fleet").make_url("/fleet/a") == "memory:///fleet/a"
+    with pytest.raises(TurnscopeError, match="holds a password"):
+        open_storage("hosted://lynn:secret@host/srv")
 
 
 def test_what_is_written_counts_when_it_is_committed(url: str) -> None:

@@ -6,6 +6,7 @@ Writes a file completely or not at all, and says in one sentence what a URL lack
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from turnscope.errors import TurnscopeError
 
 WHOLE_PUTS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"))
 """Storage that shows a file when all of it was written; elsewhere a file is written under another name first."""
+_PACKAGES = frozenset(("botocore", "aiobotocore", "gcsfs", "azure", "aiohttp", "paramiko", "asyncssh"))
+_PASSWORD = re.compile(r"\w+://[^/@]*:[^/@]+@")
 LOCAL = frozenset(("file", "local"))
 
 
@@ -48,11 +51,13 @@ class Storage:
         fs: the file system, of fsspec.
         root: its path there.
         protocol: the first part of its URL, "file" for a local path.
+        before: what stands before a path in a URL, as `ssh://host`; "" = what the file system says, which knows no host.
     """
 
     fs: Any
     root: str
     protocol: str
+    before: str = ""
 
     @property
     def is_local(self) -> bool:
@@ -65,7 +70,9 @@ class Storage:
 
     def make_url(self, path: str) -> str:
         """The URL of a path on its file system; of a local one the bare path."""
-        return path if self.is_local else str(self.fs.unstrip_protocol(path))
+        if self.is_local:
+            return path
+        return f"{self.before}{path}" if self.before else str(self.fs.unstrip_protocol(path))
 
     def read(self, path: str) -> bytes:
         """The content of a file. TurnscopeError: it cannot be read."""
@@ -163,15 +170,22 @@ def open_storage(url: str) -> Storage:
     """
     core = import_package("fsspec.core")
     protocol = url.partition("://")[0] if "://" in url else "file"
+    if "://" in url and _PASSWORD.match(url):
+        hint = f"Tables would hold it. Use a key, or set FSSPEC_{protocol.upper()} as fsspec's documentation says."
+        raise TurnscopeError("the URL holds a password", hint=hint)
     try:
         fs, root = core.url_to_fs(str(Path(url).expanduser()) if protocol == "file" else url)
     except ImportError as error:
         raise TurnscopeError(
             f"{protocol}:// needs a package that is not installed: {error}", hint="Install it with pip."
         ) from error
-    except (ValueError, OSError) as error:
+    except Exception as error:
+        if not isinstance(error, (ValueError, OSError, TypeError)) and not _is_of_storage(error):
+            raise
         raise TurnscopeError(f"{url} cannot be opened: {error}", hint="Check the URL.") from error
-    return Storage(fs, str(root), protocol)
+    path, whole = str(root), url.rstrip("/")
+    before = whole.removesuffix(path.rstrip("/")) if path.rstrip("/") and whole.endswith(path.rstrip("/")) else ""
+    return Storage(fs, path, protocol, before if "://" in before else "")
 
 
 @contextmanager
@@ -192,6 +206,11 @@ def report_errors(url: str, what: str) -> Iterator[None]:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise TurnscopeError(f"{url} cannot be {what}: {why}", hint="Check the URL and your access to it.") from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("botocore", "aiobotocore", "gcsfs", "azure", "aiohttp", "paramiko"):
+        if not _is_of_storage(error):
             raise
         raise TurnscopeError(f"{url} cannot be {what}: {error}", hint="Check your credentials and the network.") from error
+
+
+def _is_of_storage(error: Exception) -> bool:
+    """Whether a package of a storage raised an error, and no defect of ours."""
+    return type(error).__module__.partition(".")[0] in _PACKAGES

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from turnscope.fleet.database import open_database
@@ -76,16 +77,16 @@ def tidy(fleet: Fleet) -> Fleet:
 
 def _find_wrong(fleet: Fleet) -> Iterator[tuple[PartFile, set[tuple[str, str, int]]]]:
     """The files in which a request counts that must not, or the other way round, with those requests."""
-    paths = dict(zip(fleet.list_files("requests"), (f for f in fleet.files.values() if f.table == "requests"), strict=True))
+    files = {PurePosixPath(path).name: file for path, file in fleet.files.items() if file.table == "requests"}
     db = open_database(fleet)
     try:
         create_views(db, fleet, ("requests",))
         found: dict[str, set[tuple[str, str, int]]] = defaultdict(set)
         for filename, *key in db.execute(_WRONG).fetchall():
-            found[filename].add((key[0], key[1], key[2]))
+            found[PurePosixPath(filename).name].add((key[0], key[1], key[2]))
     finally:
         db.close()
-    yield from ((paths[filename], rows) for filename, rows in found.items())
+    yield from ((files[name], rows) for name, rows in found.items())
 
 
 def _flip(table: pa.Table, wrong: set[tuple[str, str, int]]) -> pa.Table:
