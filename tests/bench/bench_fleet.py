@@ -1,7 +1,7 @@
 """A fleet under attack, and what it costs: `python tests/bench/bench_fleet.py [--sessions N] [--megabytes N] [--part NAME]`.
 
-Sessions are generated with the proportions of real ones (`bench_scale`), into a folder that goes again or into `--folder`, which
-stays and is used again as it is. The parts:
+Sessions are generated with the proportions of real ones (`bench_scale`), into a folder that goes again or into `--folder`,
+which stays and is used again as it is. The parts:
 
 - attack: a scheduler and two workers as processes on loopback, and a server that behaves as S3 (moto) with sources and tables.
   A worker is killed in the middle, the scheduler is restarted, objects are replaced while the run goes on. After a second run
@@ -170,7 +170,7 @@ def attack(processes: Processes, folder: Path, source: str) -> Callable[[RunRepo
 
 @dataclass
 class Attacked:
-    """What came of an attack: the reports of three runs, the tables that differ, and memory per worker by tenths of the first."""
+    """What came of an attack: reports of three runs, tables that differ, and memory per worker by tenths of the first."""
 
     first: RunReport
     second: RunReport

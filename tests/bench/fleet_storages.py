@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "engine"), str(ROOT / "tests" / "bench")]
 
-from bench_fleet import end, find_port, is_open, serve_s3, start, wait_for  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
 from turnscope.fleet import queries  # noqa: E402
 from turnscope.fleet.cluster import SerialCluster  # noqa: E402
@@ -38,6 +38,7 @@ from turnscope.fleet.storage import open_storage  # noqa: E402
 from turnscope.fleet.warehouse import EVERYTHING, Warehouse  # noqa: E402
 from turnscope.library.loading import load  # noqa: E402
 
+from tests.bench.bench_fleet import end, find_port, is_open, serve_s3, start, wait_for  # noqa: E402
 from tests.fleet.made import write_log  # noqa: E402
 
 SESSIONS = 6
@@ -101,9 +102,9 @@ def serve_azure(_folder: Path) -> Iterator[str]:
 @contextmanager
 def serve_ssh(folder: Path) -> Iterator[str]:
     """A server of asyncssh in a thread of this process, which shows the folder."""
-    import asyncssh
+    asyncssh: Any = import_module("asyncssh")
 
-    class Server(asyncssh.SSHServer):
+    class Server(asyncssh.SSHServer):  # type: ignore[misc]
         def begin_auth(self, _username: str) -> bool:
             return True
 
