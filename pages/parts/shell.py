@@ -23,6 +23,7 @@ def run() -> None:
     page = _build_navigation()
     demo.draw(page.url_path, find_page)
     st.session_state[THROUGH_APP] = True
+    st.session_state[url.BEFORE] = st.session_state.get(url.PAGE, "")
     st.session_state[url.PAGE] = page.url_path
     try:
         page.run()

@@ -34,6 +34,7 @@ VIEW = (*MODES, *PLACES)
 MOST = 3_000  # characters of each
 ALL_PAGES = ("range",)  # what is the same on every page
 PAGE = "shell.page"  # in the session state: name of the page that is drawn
+BEFORE = "shell.before"  # in the session state: name of the page that was drawn before; the same one where nothing was switched
 _VIEW = "state.view"  # in the session state: what the address says of `VIEW`
 _VIEWS = "state.views"  # in the session state: the same of the pages before, by page
 C = TypeVar("C", bound=str)

@@ -133,8 +133,6 @@ def render_warm(warm: Sequence[WarmRow], now: float, links: Mapping[str, str]) -
         now: the present time in seconds since the Unix epoch.
         links: addresses of those that can be opened, by path.
     """
-    if not warm:
-        return ""
     rows = []
     for row in warm[:MOST]:
         name = escape(shorten(row.title or PurePath(row.path).name, 60))

@@ -15,7 +15,7 @@ from turnscope.library import index_queries
 from turnscope.views.cache_misses import CAUSES, CacheMisses, MissRow, WarmRow, select
 from turnscope.views.usage import Period, UsageRow, select_days, sum_usage
 
-from pages.parts import cache, header, registry, shell, theme, widgets
+from pages.parts import cache, header, registry, shell, theme, url, widgets
 from pages.usage import markup
 
 SHEET = Path(__file__).parent / "browser" / "usage.css"
@@ -31,6 +31,8 @@ BY: Mapping[Period, str] = {
 }
 C = TypeVar("C", bound=str)
 SPANS = {"": "All time", "30": "30 days", "7": "7 days", "1": "Today"}
+CHOICES: Mapping[str, Sequence[str]] = {"show": (*SHOWS,), "days": (*SPANS,), "by": (*BY,)}
+ADDRESS = "usage.address"  # in the session state: what the address said last
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def draw() -> None:
         )
         _link_library("Open the library")
         return
+    _read_address()
     with st.container(horizontal=True, key="usage-choices", vertical_alignment="center"):
         show = _choose("Show", SHOWS, "show")
         since = _find_first_day(_choose("Time", SPANS, "days"))
@@ -79,6 +82,7 @@ def draw() -> None:
         _draw_cache(rows, since)
     else:
         _draw_usage(rows, since)
+    _write_address()
     st.html(f'<p class="ts-small ts-faint">Of {rows.sessions:,} indexed sessions, each request once, at list prices.</p>')
     _link_library("The library indexes what is new")
 
@@ -88,26 +92,45 @@ def _link_library(label: str) -> None:
 
 
 def _choose(label: str, options: Mapping[C, str], name: str) -> C:
-    """One of several, as buttons. The address says which, but for the first."""
-    key, first = f"usage.{name}", next(iter(options))
-    if key not in st.session_state:
-        wanted = st.query_params.get(name)
-        st.session_state[key] = next((option for option in options if option == wanted), first)
+    """One of several, as buttons."""
     chosen = st.segmented_control(
         label,
         list(options),
         format_func=options.__getitem__,
-        key=key,
+        key=_get_key(name),
         required=True,
         label_visibility="collapsed",
         persist_state="session",
     )
-    value = chosen or first
-    if value == first:
-        st.query_params.pop(name, None)
-    else:
-        st.query_params[name] = value
-    return value
+    return chosen or next(iter(options))
+
+
+def _get_key(name: str) -> str:
+    return f"usage.{name}"
+
+
+def _read_address() -> None:
+    """Take over what the address asks for, where it was not made by this page: a link, Back.
+
+    After a switch of pages the page is as it was.
+    """
+    wanted = {name: value for name in CHOICES if (value := st.query_params.get(name)) in CHOICES[name]}
+    known = st.session_state.get(ADDRESS)
+    switched = st.session_state.get(url.BEFORE) != "usage"
+    if known is None or (wanted != known and (wanted or not switched)):
+        st.session_state[ADDRESS] = wanted
+        for name, options in CHOICES.items():
+            st.session_state[_get_key(name)] = wanted.get(name, options[0])
+
+
+def _write_address() -> None:
+    """Have the address say what is chosen, but for defaults. Each choice is one entry of the browser's history."""
+    chosen = {name: st.session_state.get(_get_key(name)) for name in CHOICES}
+    wanted = {name: value for name, value in chosen.items() if value and value != CHOICES[name][0]}
+    st.session_state[ADDRESS] = wanted
+    others = {name: value for name, value in st.query_params.to_dict().items() if name not in CHOICES}
+    if st.query_params.to_dict() != others | wanted:
+        st.query_params.from_dict(others | wanted)
 
 
 def _find_first_day(days: str) -> date | None:
@@ -159,7 +182,8 @@ def _draw_cache(rows: _Rows, since: date | None) -> None:
         )
     else:
         st.html('<div class="ts-empty">No cache miss of this time is known.</div>')
-    st.html(markup.render_warm(warm, now, _link_sessions(warm)))
+    if warm:
+        st.html(markup.render_warm(warm, now, _link_sessions(warm)))
 
 
 def _link_misses(misses: Sequence[MissRow]) -> dict[MissRow, str]:

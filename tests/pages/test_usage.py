@@ -105,6 +105,38 @@ def test_a_hostile_session_is_text(app: AppTest, projects: Path, capsys: pytest.
         assert "<img" not in "".join(element.proto.body for element in app.get("html"))
 
 
+def test_where_no_session_is_warm_the_page_is_whole(app: AppTest, projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (projects / "warm.jsonl").unlink()
+    assert read(capsys, "cache")["warm"] == []
+    shown = show(app, show="cache")
+    assert "Warm now</h2>" not in shown
+    assert "indexed sessions, each request once" in shown
+
+
+def test_the_address_says_what_is_chosen_and_back_takes_it_back(
+    app: AppTest, projects: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read(capsys, "usage")
+    show(app, by="models")
+    app.segmented_control(key="usage.days").set_value("1").run()
+    assert app.query_params == {"by": "models", "days": "1"}
+    app.segmented_control(key="usage.show").set_value("cache").run()
+    assert app.query_params == {"by": "models", "days": "1", "show": "cache"}
+    app.query_params.pop("show")  # Back
+    assert "Prompt tokens" in bodies(app.run())
+    app.query_params.pop("days")
+    app.run()
+    assert app.segmented_control(key="usage.days").value == ""
+    app.query_params.pop("by")
+    app.run()
+    assert app.segmented_control(key="usage.by").value == "daily"
+    show(app, by="models")
+    app.switch_page("pages/help.py").run()
+    app.query_params.clear()
+    app.switch_page("pages/usage.py").run()
+    assert app.segmented_control(key="usage.by").value == "models", "as it was left"
+
+
 def test_an_address_with_nonsense_shows_the_default(app: AppTest, projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
     read(capsys, "usage")
     assert "Cost over time" in show(app, show="x", by="y", days="99999999999")
