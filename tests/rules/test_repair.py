@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
+import pytest
+import turnscope
 from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
@@ -14,13 +17,15 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import Policy, Step, load
+from turnscope.planning.policy import Policy, Step, add_repairs, load
 from turnscope.planning.render import render
 from turnscope.planning.rule_registry import load_rules
+from turnscope.rules import repair
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Session, Span
 
 MODEL = "claude-opus-4-5"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_sessions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +164,20 @@ def test_a_call_that_is_told_as_text_stays_text() -> None:
     told = render(plans[-1].after, session)["messages"][1]["content"]
     assert [(block["type"], block["text"]) for block in told] == [("text", "[patch] done"), ("text", "It is patched.")]
     assert all(lint(render(plan.after, session), MODEL) == () for plan in plans)
+
+
+def test_what_came_whole_is_left_alone_as_when_each_block_of_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request whose end needs no repair is known by its span; reading it block by block finds the same."""
+    names, samples = ("keep-everything", "last-20-messages", "clear-tool-results"), sorted(SAMPLES.glob("*.jsonl"))[:2]
+    cases = [(load(name), session) for session in map(turnscope.load, samples) for name in names]
+    quick = [[*replay(session, add_repairs(policy), ledger_of(session))] for policy, session in cases]
+    asked = list[Span]()
+
+    def read_each_block(_envelope: Envelope, _ctx: Ctx, span: Span) -> bool:
+        asked.append(span)
+        return False
+
+    monkeypatch.setattr(repair, "_stands", read_each_block)
+    slow = [[*replay(session, add_repairs(policy), ledger_of(session))] for policy, session in cases]
+    assert quick == slow
+    assert asked

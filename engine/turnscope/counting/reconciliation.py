@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from msgspec.structs import replace as replace_struct
 
 from turnscope.counting.hidden import CUT_SHARE, JUMP_TOKENS, HiddenTokens, compute_least_fall, compute_least_jump
@@ -35,8 +36,7 @@ FRAME_TOKENS = 12  # of a prompt: what frames its messages and is in no text
 DRIFT_LIMIT = 0.25  # share by which the scale of a segment may differ: counts of one kind of content are that far off
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True, gc=False):
     """What turns the counted tokens of one request into the provider's: hidden parts, a scale, and an unattributed remainder.
 
     All are tokens but the scales and `error`. `static_scale`: where system prompt and tools have a scale of their own; 0 = they

@@ -123,7 +123,11 @@ def find_first_change(old: Envelope, new: Envelope) -> int | None:
         new: The later envelope.
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    if len(new.chunks) == front + 1 and old.stop <= new.stop and _only_grows(old.chunks[front:], new.chunks[front]):
+        return None
     was, now = _collect_pieces(old.chunks[front:]), _collect_pieces(new.chunks[front:])
+    same = indexOf(chain(map(is_, was, now), (False,)), False)
+    was, now = was[same:], now[same:]
     i = j = 0
     while j < len(now):
         piece = now[j]

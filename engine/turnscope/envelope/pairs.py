@@ -69,7 +69,7 @@ def find_invalid_inputs(session: Session, index: Index) -> tuple[int, ...]:
 
 def as_mapping(raw: Any) -> Mapping[str, Any]:
     """Return a raw block if it is a mapping, else {}."""
-    return raw if isinstance(raw, Mapping) else {}
+    return raw if type(raw) is dict or isinstance(raw, Mapping) else {}
 
 
 def is_sent(envelope: Envelope, ctx: Ctx, at: int) -> bool:

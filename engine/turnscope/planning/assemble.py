@@ -59,6 +59,7 @@ from turnscope.session.model import (
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
 TABLE_DECISION = "models"  # name of the decisions that say which table of a policy applies
+_NOTHING_WAITS = Waiting()
 COUNTS = 4  # exact counts that one request may use; each can change the plan, and so need another
 
 
@@ -295,7 +296,7 @@ class _Planner:
         self.grown = self.kept is not self.base or (previous is not None and previous.kept is previous.base)
         self.lasting = previous is None or (previous.base if self.kept is self.base else previous.kept) is previous.after
         self.before = self.applied = self.kept
-        self.waiting = Waiting()
+        self.waiting = _NOTHING_WAITS
         self.first = previous.first + len(previous.decisions) if previous else 0
         self.decisions: list[Decision] = []
         self.fresh: list[Decision] = []  # of those, what changed something and holds for this request alone
@@ -307,13 +308,14 @@ class _Planner:
     @property
     def after(self) -> Envelope:
         """The request as it stands so far. Edits that wait are applied."""
-        self.apply_waiting()
+        if self.waiting.edits:
+            self.apply_waiting()
         return self.applied
 
     def apply_waiting(self) -> None:
         """Apply the edits that wait."""
-        if self.waiting.edits:
-            (name, edits), self.waiting = self.waiting, Waiting()
+        (name, edits), self.waiting = self.waiting, _NOTHING_WAITS
+        if edits:
             self.apply_all(name, edits)
 
     def plan(self) -> Plan:
@@ -495,7 +497,7 @@ class _Planner:
         if not found or found[2].tokens != tokens:  # an insert inside what is left out moves
             self.apply_waiting()
             return again
-        self.waiting = Waiting()
+        self.waiting = _NOTHING_WAITS
         self.before, self.decisions, self.applied = found
         self.lasting = True
         return again
@@ -580,7 +582,6 @@ def judge(policy: Policy, actions: Collection[Action], room: Budget, projected: 
         return "refuse"
     if room.known and projected > room.window:
         return "overflow"
-    cuts = any(not part.rule.name.startswith("follow_") for part in policy.rules)  # the policy has a limit of its own
-    if cuts and room.limit < projected:
-        return "overflow"
+    if room.limit < projected and any(not part.rule.name.startswith("follow_") for part in policy.rules):
+        return "overflow"  # the policy has a limit of its own
     return "warn" if "warn" in actions else "send"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import takewhile
-from operator import itemgetter
+from itertools import chain
+from operator import indexOf, is_, itemgetter
 
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
@@ -56,13 +56,15 @@ def drop_foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, agai
         policy: The policy.
         again: Yield those that a rule restored although they were dropped before.
     """
-    if not ctx.session.observed or follows_record(policy):
+    if not ctx.session.observed:
         return
     known, before = _find_summaries(ctx), ctx.previous
-    since = bisect_left(known, before.request.n + 1 if before else 0, key=itemgetter(0))
+    since = 0 if again else bisect_left(known, before.request.n + 1 if before else 0, key=itemgetter(0))
+    if since == len(known) or known[since][0] > ctx.request.n or follows_record(policy):
+        return
     same = _find_common_stop(before.after, envelope) if again and before else 0
     elsewhere = Span(0, 0)  # no block of it is sent verbatim
-    for n, span in known[0 if again else since :]:
+    for n, span in known[since:]:
         if n > ctx.request.n:
             return
         if elsewhere.start <= span.start < elsewhere.stop or (span.start < same and before and n <= before.request.n):
@@ -77,8 +79,8 @@ def drop_foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, agai
 
 def _find_common_stop(one: Envelope, other: Envelope) -> int:
     """The address up to which two envelopes share their chunks."""
-    shared = takewhile(lambda pair: pair[0] is pair[1], zip(one.chunks, other.chunks, strict=False))
-    return max((chunk.stop for chunk, _ in shared), default=0)
+    shared = indexOf(chain(map(is_, one.chunks, other.chunks), (False,)), False)
+    return one.chunks[shared - 1].stop if shared else 0
 
 
 def drop_server_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[Edit]:
@@ -91,9 +93,9 @@ def drop_server_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Itera
         ctx: What the rule may read.
         policy: The policy.
     """
-    if any(part.rule.name in (FOLLOWS, COMPACT) for part in policy.rules):
-        return
     compactions = ctx.index.compactions
+    if not compactions or any(part.rule.name in (FOLLOWS, COMPACT) for part in policy.rules):
+        return
     for at in compactions[: count_before(compactions, ctx.request.cut)]:
         if envelope.find_piece(at).body is None:
             why = "the provider's own summary: its source is sent here"

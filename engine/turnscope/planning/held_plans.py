@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from threading import RLock
 from typing import Any, TypeVar, overload
 
@@ -242,8 +242,9 @@ class _Grown(Sequence[V]):
     def __getitem__(self, at: int | slice) -> V | Sequence[V]:
         if isinstance(at, slice):
             return [self[n] for n in range(*at.indices(self._count))]
-        number = range(self._count)[at]
-        self._held.grow_to(number + 1)
+        number = at if 0 <= at < self._count else range(self._count)[at]
+        if len(self._held.outlines) <= number:
+            self._held.grow_to(number + 1)
         return self._get(number)
 
 
@@ -332,9 +333,10 @@ class _SizeEstimate:
     def add(self, plan: Plan) -> int:
         """The bytes of the next plan."""
         envelopes = {id(each): each for each in (plan.before, plan.after, plan.seen, plan.kept, plan.base)}
-        chunks = {id(chunk): chunk for each in envelopes.values() for chunk in each.chunks}
-        fresh = sum(_CHUNK + _SLOT * len(chunk.pieces) for number, chunk in chunks.items() if number not in self._known)
-        self._known = {*chunks}
+        chunks = [*chain.from_iterable(each.chunks for each in envelopes.values())]
+        by_id = dict(zip(map(id, chunks), chunks, strict=True))
+        fresh = sum(_CHUNK + _SLOT * len(by_id[number].pieces) for number in by_id.keys() - self._known)
+        self._known = {*by_id}
         made = [(decision.edit, decision.splice) for decision in plan.decisions if decision.splice]
         placeholders = {id(part.text): part.text for edit, _ in made for part in edit.body or ()}
         queries = {id(text): text for ask, answer in plan.asks for text in (ask.content, ask.prompt, answer.text)}
@@ -346,6 +348,7 @@ class _SizeEstimate:
             + _DECISION * (len(plan.decisions) + len(plan.server))
             + _PIECE * sum(len(splice.new) + 1 for _, splice in made)
             + fresh
-            + sum(_CHUNK + _SLOT * len(each.chunks) for each in envelopes.values())
+            + _CHUNK * len(envelopes)
+            + _SLOT * len(chunks)
             + int(texts)
         )

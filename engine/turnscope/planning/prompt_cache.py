@@ -18,6 +18,8 @@ from itertools import count
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.difference import find_first_change
@@ -165,8 +167,7 @@ def _find_lifetime(rules: CacheRules, plan: Plan, fact: CacheFact) -> float:
     return rules.lives.get(str(retention), next(iter(rules.lives.values())))
 
 
-@dataclass(frozen=True, slots=True)
-class _CacheStep:
+class _CacheStep(Struct, frozen=True, gc=False):
     """One request and what is cached before it."""
 
     trace: Trace

@@ -26,6 +26,8 @@ from turnscope.session.index import find_at_or_before, group_runs
 from turnscope.session.model import JSON, Answer, AppliedEdit, Ask, Edit, Request, Session
 
 CONTEXT_MANAGEMENT = "context_management"  # key of a request's settings: the context edits it requests
+_REMEMBERED = 4_096  # requests
+_CLEARED: dict[int, tuple[Request, Request]] = {}  # by id, as policies send them that request no edit; the object is held
 COMPACTION = "compaction"  # key of a request that only asks for a summary
 
 
@@ -190,10 +192,11 @@ def apply_provider_edits(
     if previous and _hold(previous, decisions, reads=bool(parts)) and not (recorded and any(d.splice for d in decisions)):
         same = _covers_applied(previous.request, ctx.request) if recorded else _same_edits(previous, ctx) and all(known)
         carried = previous if same else None
-    if carried and _saw_all(carried, decisions, parts) and _is_unaffected(ctx, carried, recorded=recorded):
-        return found
-    if carried:
+    unaffected = carried is not None and not parts and _is_unaffected(ctx, carried, recorded=recorded)
+    if carried and carried.seen is not carried.after:  # else `after` is what was seen, with what came and was decided
         found.carry_over(carried, ctx, decisions)
+    if unaffected:
+        return found
     for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
         found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
     if recorded:
@@ -203,11 +206,6 @@ def apply_provider_edits(
         left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
         found.states.append(StepState(part.rule.name, part.params, left))
     return found
-
-
-def _saw_all(previous: Plan, decisions: Sequence[Decision], parts: Sequence[Step]) -> bool:
-    """Whether the model saw all that was sent, and nothing changed since but new blocks."""
-    return previous.seen is previous.after and not (decisions or parts)
 
 
 def _same_edits(previous: Plan, ctx: Ctx) -> bool:
@@ -252,7 +250,12 @@ def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
         parts: The policy's rules.
         request: The request.
     """
-    made = (part.rule.sends(part.params, request.settings) for part in parts if part.rule.sends)
+    rules = [part for part in parts if part.rule.sends]
+    if not (rules or request.applied or CONTEXT_MANAGEMENT in request.settings or COMPACTION in request.settings):
+        return request  # it asks for none
+    if not rules and (known := _CLEARED.get(id(request))) and known[0] is request:
+        return known[1]
+    made = (part.rule.sends(part.params, request.settings) for part in rules if part.rule.sends)
     wanted = [edit for edit in made if edit]
     kept = api.get_edits(request.settings).get(api.THINKING, {})
     if kept.get("keep") == "all" and all(edit["type"] != api.THINKING for edit in wanted):
@@ -260,9 +263,13 @@ def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
     edits = sorted(wanted, key=lambda edit: edit["type"] != api.THINKING)
     rest = {key: value for key, value in request.settings.items() if key not in (CONTEXT_MANAGEMENT, COMPACTION)}
     settings: Mapping[str, JSON] = rest | ({CONTEXT_MANAGEMENT: {"edits": edits}} if edits else {})
-    if settings == request.settings and not request.applied:
-        return request
-    return structs.replace(request, settings=settings, applied=())
+    same = settings == request.settings and not request.applied
+    sent = request if same else structs.replace(request, settings=settings, applied=())
+    if not rules:
+        if len(_CLEARED) >= _REMEMBERED:
+            _CLEARED.clear()
+        _CLEARED[id(request)] = request, sent
+    return sent
 
 
 def select_server_rules(rules: Sequence[Step]) -> tuple[Step, ...]:

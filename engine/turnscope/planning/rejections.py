@@ -198,7 +198,8 @@ class RequestChecker:
             for names, table in ((entry.row.calls, self.calls), (entry.row.results, self.results)):
                 for name in names:
                     table.setdefault(name, []).append(entry)
-                    table[name] = [known for known in table[name] if not known.gone]
+                    if old:
+                        table[name] = [known for known in table[name] if not known.gone]
         if fronts or any(entry.tools or entry.system for entry in (*old, *new)):
             tools = (*self.front[1], *(raw for entry in self.entries for raw in entry.tools))
             system = (*self.front[2], *(raw for entry in self.entries for raw in entry.system))
@@ -261,7 +262,7 @@ class RequestChecker:
         if not names:
             return ((),) * len(run)
         first = run[0].row.start
-        known = frozenset(name for name in names if any(entry.row.start < first for entry in self.calls.get(name, ())))
+        known = frozenset(name for name in names for entry in self.calls.get(name, ()) if entry.row.start < first)
         key = (begins, known, tuple(id(entry.row) for entry in run))
         if key not in self.shared.pairs:
             calls = Calls({*known}, {}, "" if begins else "user")
@@ -278,6 +279,8 @@ class RequestChecker:
         """Whether an entry is the first answer behind a user's message, so that earlier calls no longer wait."""
         if _get_role(self.entries[number].row) != "assistant":
             return False
+        if number and (role := _get_role(self.entries[number - 1].row)) in ("user", "assistant"):
+            return bool(role == "user")
         before = (_get_role(self.entries[n].row) for n in range(number - 1, -1, -1))
         return next((role for role in before if role in ("user", "assistant")), "") == "user"
 

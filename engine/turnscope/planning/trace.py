@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from turnscope.session.model import (
 )
 
 State = Literal["here", "replaced", "absent", "unseen", "later"]
+_FIRST = attrgetter("start")
 
 
 class Cursor(NamedTuple):
@@ -184,7 +186,8 @@ class Trace:
         return self._find_fit(n).get_policy_terms(plan.static_tokens).predict(size)
 
     def _find_fit(self, request: int) -> Fit:
-        return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
+        number = request if 0 <= request < len(self.plans) else range(len(self.plans))[request]
+        return self.fits[bisect_right(self.fits, number, key=_FIRST) - 1]
 
     def _repr_html_(self) -> str:
         """What the policy did to the whole session, by rule."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.difference import find_changes
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.session.model import Block, Edit, Part, Placeholder, Span
+from turnscope.session.index import Index
+from turnscope.session.model import Block, Edit, Part, Placeholder, Session, Span
 
 PLACEHOLDER = "[This message is empty.]"
 
@@ -21,11 +23,28 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Placeholder]]:
     for piece in envelope.iter_pieces(change):
         if piece.body is None:
-            for at in range(max(piece.start, change.start), min(piece.stop, change.stop)):
-                if _is_blank(ctx.session.blocks[at]):
-                    yield Span(at, at + 1), _build_body(ctx, at)
+            span = Span(max(piece.start, change.start), min(piece.stop, change.stop))
+            for at in _list_blank(ctx, span):
+                yield Span(at, at + 1), _build_body(ctx, at)
         elif rest := [part for part in piece.body if part.ref is None and part.kind == "text" and not part.text.strip()]:
             yield Span(piece.start, piece.stop), tuple(part for part in piece.body if part not in rest)
+
+
+def _list_blank(ctx: Ctx, span: Span) -> tuple[int, ...]:
+    """Addresses of the blank blocks in a span. Policies that keep what came with a request ask for the same."""
+    known = _remember_blank(ctx)
+    if span in known:
+        return known[span]
+    found = tuple(at for at in range(*span) if _is_blank(ctx.session.blocks[at]))
+    if span.stop == ctx.request.cut:
+        known[span] = found
+    return found
+
+
+@memoize
+def _remember_blank(_session: Session, _index: Index) -> dict[Span, tuple[int, ...]]:
+    """What `_list_blank` found at the ends of requests, by span."""
+    return {}
 
 
 def _is_blank(block: Block) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from turnscope.envelope.conversation import find_newest_message
+from turnscope.envelope.conversation import find_newest_message, memoize
 from turnscope.envelope.difference import find_changes, get_visible
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pairs import (
@@ -29,7 +29,8 @@ from turnscope.envelope.pairs import (
 )
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.content import extract_block_text
-from turnscope.session.model import Edit, Part, Span
+from turnscope.session.index import Index
+from turnscope.session.model import Edit, Part, Session, Span
 
 RepairSteps = Generator[Edit, Any, Envelope]
 
@@ -50,6 +51,10 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     blocks, messages = ctx.session.blocks, ctx.session.messages
     spans = find_changes(envelope, ctx)
+    if not params.filler and len(spans) == 1 and _stands(envelope, ctx, spans[0]):
+        if params.begin and ctx.index.messages and (edit := build_opening_notice(envelope, ctx, params.notice)):
+            yield edit
+        return
     envelope = yield from _rename_calls(envelope, ctx, spans)
     envelope = yield from _repair_inputs(envelope, ctx, spans)
     calls = [*select_within(ctx.index.calls, spans)]
@@ -71,6 +76,36 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     edit = build_opening_notice(envelope, ctx, params.notice) if params.begin and ctx.index.messages else None
     if edit is not None:
         yield edit
+
+
+def _stands(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
+    """Whether a span at the end of a request needs no repair: what came is verbatim, and so is all that it belongs to."""
+    last = envelope.chunks[-1].pieces[-1]
+    if last.body is not None or not last.start <= span.start < span.stop == last.stop == ctx.request.cut:
+        return False
+    known = _remember_begins(ctx)
+    if span not in known:
+        known[span] = _find_begin(ctx, span)
+    return last.start <= known[span]
+
+
+@memoize
+def _remember_begins(_session: Session, _index: Index) -> dict[Span, int]:
+    """What `_find_begin` found, by span."""
+    return {}
+
+
+def _find_begin(ctx: Ctx, span: Span) -> int:
+    """From where on a request must be verbatim for the calls and results at its end to be whole; -1 = they are not whole."""
+    blocks, messages, begin = ctx.session.blocks, ctx.session.messages, span.start
+    if find_duplicate_ids(ctx) or any(True for _ in select_within(find_invalid_inputs(ctx), [span])):
+        return -1
+    for at in (*select_within(ctx.index.calls, [span]), *select_within(ctx.index.results, [span])):
+        pair = blocks[at].pair
+        if not 0 <= pair < span.stop or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
+            return -1
+        begin = min(begin, at, pair, messages[blocks[min(at, pair)].message].stop - 1)
+    return begin
 
 
 def _is_whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:

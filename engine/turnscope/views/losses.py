@@ -361,10 +361,12 @@ class LossReader:
         if not len(missing):
             return
         lost = missing[self._placeholders.count_carriers(plan.seen)[missing] == 0].tolist()
+        n, cut, makers = plan.request.n, plan.request.cut, dict[int, int]()
         for word in map(self._used.reused.__getitem__, lost):
-            block = _find_last(self._used.places[word], plan.request.cut)
-            by = plan.after.find_piece(block).by
-            self.hits.append(LostReference(request=plan.request.n, text=word, answer=words[word], block=block, by=by))
+            block = _find_last(self._used.places[word], cut)
+            if block not in makers:
+                makers[block] = plan.after.find_piece(block).by
+            self.hits.append(LostReference(n, word, words[word], block, makers[block]))
 
     def build_losses(self, trace: Trace) -> Losses:
         """What a whole replay lost.
