@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SWITCH_SECONDS = (
     0.0002  # so that passing bytes on does not wait for the thread that records: the first byte came a quarter sooner
 )
+ARENA_MAX, ARENAS = -8, 2  # M_ARENA_MAX of glibc's malloc.h
 
 
 class _Usd(click.ParamType[Decimal]):
@@ -86,7 +88,7 @@ def command(upstream: str, port: int | None, host: str, token: str, command_line
     path = make_log_path(find_tap_folder(), command_line)
     at = port if port is not None else 0 if command_line else PORT
     rules = make_rules(**limits)
-    sys.setswitchinterval(SWITCH_SECONDS)
+    _prepare_process()
     running = run_tap(path, upstreams, host=host, port=at, token=wanted, command=command_line, rules=rules)
     with running as tap, suppress(KeyboardInterrupt):
         note(f"`turnscope {path}` opens what passes here, while it passes.")
@@ -99,6 +101,13 @@ def command(upstream: str, port: int | None, host: str, token: str, command_line
             note(f"    export {variable}={upstreams.make_base(tap.address, name)}")
         wait_until_interrupted()
     return 0
+
+
+def _prepare_process() -> None:
+    """Set what Python and the C library are to do for many short threads."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(ARENA_MAX, ARENAS)  # else what each thread has freed stays with it: 15 % more memory in an hour with a policy
 
 
 def make_rules(
