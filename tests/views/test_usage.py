@@ -56,7 +56,7 @@ def test_a_block_begins_at_a_full_hour_and_the_next_one_with_the_first_request_a
     ]
     assert repr(found).count("(now)") == 1
     assert "23:00 (now)" in repr(found)
-    assert list_names([make_row()], "blocks") == [], "what has no time lies in no block"
+    assert list_names([make_row(), rows[0]], "blocks") == ["no time", "2026-11-28 08:00"], "the sum is that of the lines"
 
 
 def test_names_are_added_up_the_most_expensive_first() -> None:

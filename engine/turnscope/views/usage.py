@@ -216,12 +216,8 @@ def sum_usage(
         dated = period in ("daily", "weekly", "monthly")
         lines = [found[key] for key in sorted(found)] if dated else sorted(found.values(), key=lambda line: -(line.pico or 0))
     total = UsageLine("all")
-    if period == "blocks":  # they leave out requests without a time
-        for row in chosen:
-            total = total.add(row)
-    else:
-        for line in lines:
-            total = total.merge(line)
+    for line in lines:
+        total = total.merge(line)
     return Usage(period, tuple(lines), total, now)
 
 
@@ -273,7 +269,12 @@ def _find_line(row: UsageRow, period: Period, zone: tzinfo | None) -> tuple[str,
 
 
 def _sum_blocks(rows: Sequence[UsageRow], zone: tzinfo | None) -> list[UsageLine]:
-    """Blocks of five hours: one begins at the full hour of the first request after the one before has ended."""
+    """Blocks of five hours: one begins at the full hour of the first request after the one before has ended.
+
+    Requests without a time are the first line, as they are among days.
+    """
+    undated = [row for row in rows if row.quarter is None]
+    before = [_sum_rows(UNDATED, undated, "blocks")] if undated else []
     lines: list[UsageLine] = []
     for row in rows:
         if row.quarter is None:
@@ -284,7 +285,7 @@ def _sum_blocks(rows: Sequence[UsageRow], zone: tzinfo | None) -> list[UsageLine
             named = datetime.fromtimestamp(hour, zone).strftime("%Y-%m-%d %H:%M")
             lines.append(UsageLine(named, ends=float(hour + BLOCK_HOURS * 3_600)))
         lines[-1] = lines[-1].add(row)
-    return lines
+    return before + lines
 
 
 def _find_time(row: UsageRow, zone: tzinfo | None) -> datetime | None:
