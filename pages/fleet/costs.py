@@ -39,7 +39,7 @@ def draw_totals(whole: Cost) -> None:
         whole: the sums.
     """
     per = format_usd(whole.usd / whole.sessions) if whole.usd is not None and whole.sessions else "–"
-    missed = f"{whole.misses:,} misses, beyond reading the cache"
+    missed = f"{whole.misses:,} miss{'' if whole.misses == 1 else 'es'}, beyond reading the cache"
     cards = (
         (
             "Cost",

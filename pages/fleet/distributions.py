@@ -64,7 +64,8 @@ def _draw_compactions(made: Distributions) -> None:
 
 
 def _draw_causes(causes: Sequence[Cause]) -> None:
-    summary = f"{sum(cause.misses for cause in causes):,} cache misses; USD beyond what reading the cache would have cost"
+    many = sum(cause.misses for cause in causes)
+    summary = f"{many:,} cache miss{'' if many == 1 else 'es'}; USD beyond what reading the cache would have cost"
     st.html(f'<h2 class="ts-small fleet-chart">Cache misses by cause</h2><p class="fleet-hint">{summary}.</p>')
     if not causes:
         return

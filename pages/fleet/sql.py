@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.fleet.dataset import Fleet
-from turnscope.fleet.sandbox import MOST_ROWS, SECONDS, Result, Sandbox
+from turnscope.fleet.sandbox import MOST_ROWS, ROOM, SECONDS, Result, Sandbox
 from turnscope.fleet.tables import format_dictionary
 from turnscope.fleet.warehouse import Selection, Warehouse
 
@@ -34,8 +34,8 @@ def draw(warehouse: Warehouse, _chosen: Selection) -> None:
     """
     st.html(
         '<p class="fleet-hint">Tables: sessions, requests, decisions, findings, losses, tools, sources, in SQL of DuckDB. '
-        f"One SELECT, which is stopped after {SECONDS:g} seconds and gives up to {MOST_ROWS:,} rows. The filters above do not "
-        "apply, and sums of requests need <code>WHERE counted</code>.</p>"
+        f"One SELECT, which is stopped after {SECONDS:g} seconds or at {ROOM >> 30} GB of memory, and gives up to "
+        f"{MOST_ROWS:,} rows. The filters above do not apply, and sums of requests need <code>WHERE counted</code>.</p>"
     )
     st.session_state.setdefault(TEXT, EXAMPLE)
     text = st.text_area("SQL", key=TEXT, height=160)

@@ -311,6 +311,8 @@ def test_spending_has_a_bar_for_each_day_week_or_month_and_names_real_dates() ->
     many = figures.draw_spending([spend("2026-05-30", f"m{n}", n + 1) for n in range(9)])
     assert [trace.name for trace in many.data] == ["m8", "m7", "m6", "m5", "m4", "4 more"]
     assert sum(many.data[-1].y) == 4 + 3 + 2 + 1
+    lone = figures.draw_spending([spend("2026-05-30", "a", 2), spend("2026-05-30", "b", 1)])
+    assert all(bar.width > 0 for bar in lone.data), "Plotly draws a lone bar without a width"
     assert not figures.draw_spending([]).data
     assert [*figures.draw_trend([("2026-01-05", 2), ("2026-01-12", 0)]).layout.xaxis.ticktext] == ["5 Jan<br>2026", "12 Jan"]
 

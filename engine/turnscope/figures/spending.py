@@ -15,6 +15,7 @@ COLOURS = ("accent", "reinjected", "earlier", "prefix", "policy_3")  # of the mo
 OTHER = "unattributed"
 MAX_BARS = 62  # more would be too narrow to point at: then a bar is a week, or a month
 TICKS = 6
+LONE_WIDTH = 18 * 3_600_000  # milliseconds of the axis
 
 
 def draw_spending(
@@ -124,7 +125,7 @@ def _format_span(day: date, begin: Callable[[date], date]) -> str:
 
 
 def _label_days(figure: go.Figure, days: Sequence[date]) -> None:
-    """Name some of the days, and the year where it is another one than before. A lone bar stays narrow."""
+    """Name some of the days, and the year where it is another one than before. A lone bar has a width."""
     shown = days[:: -(-len(days) // TICKS)] if days else []
     years = [None, *(day.year for day in shown)]
     texts = [
@@ -134,6 +135,8 @@ def _label_days(figure: go.Figure, days: Sequence[date]) -> None:
     if days:
         room = timedelta(days=max(2.0, (days[-1] - days[0]).days / 30))
         figure.update_xaxes(range=[days[0] - room, days[-1] + room])
+    if len(days) == 1:  # Plotly takes the width from the distance to the next one, and draws a lone one without any
+        figure.update_traces(width=LONE_WIDTH)
 
 
 def _style_figure(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
