@@ -99,7 +99,7 @@ def spread_collection(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Two workers run the whole suite, or a folder of it; four where the browser takes part, which waits a lot.
+    """Two workers run the whole suite, or a folder of it; three where the browser takes part, which waits a lot.
 
     Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
     does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
@@ -117,7 +117,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         browser = option.markexpr != "not browser" and any(
             path.name == "browser" or (path / "browser").is_dir() for path in folders
         )
-        option.numprocesses, option.dist = 4 if browser else 2, "worksteal"
+        option.numprocesses, option.dist = 3 if browser else 2, "worksteal"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
