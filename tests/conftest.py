@@ -99,7 +99,7 @@ def spread_collection(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Two workers run the whole suite, or a folder of it; three where the browser takes part, which waits a lot.
+    """Three workers run the whole suite, or a folder of it: tests wait a lot, for a browser most of all.
 
     Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
     does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
@@ -112,12 +112,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own, and got nothing but the command line
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
-    folders = [Path(arg) for arg in config.args]
-    if not chosen and all(path.is_dir() for path in folders) and (os.cpu_count() or 1) > 1:
-        browser = option.markexpr != "not browser" and any(
-            path.name == "browser" or (path / "browser").is_dir() for path in folders
-        )
-        option.numprocesses, option.dist = 3 if browser else 2, "worksteal"
+    if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
+        option.numprocesses, option.dist = 3, "worksteal"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

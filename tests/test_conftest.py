@@ -58,11 +58,7 @@ def test_of_a_long_test_all_cases_are_left_out_or_all_but_each_so_manieth() -> N
 def test_folders_run_with_workers_and_files_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     folder, file = str(conftest.ROOT / "tests"), __file__
-    assert settle_options(monkeypatch, args=[folder]).numprocesses == 2
-    assert settle_options(monkeypatch, args=[folder], ci=True).numprocesses == 4, "with the browser, which waits a lot"
-    assert settle_options(monkeypatch, args=[folder], markexpr="browser").numprocesses == 4
-    assert settle_options(monkeypatch, args=[f"{folder}/views"], args_source=Source.ARGS).numprocesses == 2
-    assert settle_options(monkeypatch, args=[f"{folder}/browser"], args_source=Source.ARGS).numprocesses == 4
+    assert settle_options(monkeypatch, args=[folder]).numprocesses == 3
     assert settle_options(monkeypatch, args=[folder], worker=True).numprocesses is None, "a worker has none of its own"
     assert settle_options(monkeypatch, args=[folder], capture="no").numprocesses is None, "its output is to be seen"
     assert settle_options(monkeypatch, args=[file]).numprocesses is None
