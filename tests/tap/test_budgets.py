@@ -282,7 +282,8 @@ def test_two_taps_share_the_budget_of_the_day_with_what_a_third_one_recorded(tmp
 def test_a_tap_that_is_killed_holds_nothing_any_more(tmp_path: Path) -> None:
     api = "openai-chat"
     budget = OUTPUT[api] * Decimal("1.5")
-    silent, good = [lambda: time.sleep(20)], make_reply(api, streams=False, pause=0.0)
+    ended = threading.Event()
+    silent, good = [lambda: ended.wait(20)], make_reply(api, streams=False, pause=0.0)
     with serve(silent, good) as upstream, another_tap(tmp_path / "b.jsonl", upstream, budget) as (b, _):
         with another_tap(tmp_path / "a.jsonl", upstream, budget) as (a, process):
             threading.Thread(target=lambda: suppress_all(lambda: ask(a, api)), daemon=True).start()
@@ -292,6 +293,7 @@ def test_a_tap_that_is_killed_holds_nothing_any_more(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             process.wait()
         assert ask(b, api, timeout=5) == 200
+        ended.set()
 
 
 def suppress_all(work: Any) -> None:
