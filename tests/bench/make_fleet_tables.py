@@ -21,6 +21,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "engine"))
 
 from turnscope.fleet.dataset import Fleet, PartFile, open_fleet
+from turnscope.fleet.sums import store_sums
 from turnscope.fleet.tables import TABLES, make_schema
 
 START = date(2026, 1, 1)
@@ -399,6 +400,7 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=90)
     given = parser.parse_args()
     fleet = write(given.dest, given.requests, given.sessions, given.days)
+    store_sums(fleet)
     for name in TABLES:
         size = sum(file.bytes for file in fleet.files.values() if file.table == name)
         print(f"{name:<10}{fleet.count_rows(name):>12,} rows{len(fleet.list_files(name)):>7,} files{size / 1e6:>9,.1f} MB")
