@@ -21,9 +21,7 @@ from turnscope.tap.apis import PORT
 if TYPE_CHECKING:
     from turnscope.tap.enforcement import Rules
 
-SWITCH_SECONDS = (
-    0.0002  # so that passing bytes on does not wait for the thread that records: the first byte came a quarter sooner
-)
+SWITCH_SECONDS = 0.0002  # so that bytes pass on while a thread records: the first one came a quarter sooner
 ARENA_MAX, ARENAS = -8, 2  # M_ARENA_MAX of glibc's malloc.h
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,20 +10,14 @@ from msgspec import structs
 
 from turnscope.counting import media
 from turnscope.counting.tokens import count_texts, make_estimator
+from turnscope.reading.calls import parse_if_json
 from turnscope.reading.content_blocks import as_mapping
 from turnscope.session.model import JSON, Usage
 from turnscope.tap.upstream_answers import read_answer
 
 _PACKED = re.compile(r"[A-Za-z0-9+/]{1000,}={0,2}")  # a picture or another file in a text
 _PDF = "JVBERi"  # "%PDF" in base64
-_WRITTEN = (
-    "delta",
-    "text",
-    "content",
-    "arguments",
-    "partial_json",
-    "thinking",
-)  # keys of what was written
+_WRITTEN = ("delta", "text", "content", "arguments", "partial_json", "thinking")  # keys of what was written
 
 
 def count_prompt(body: str, family: str = "") -> int:
@@ -70,7 +63,7 @@ def measure_answer(api: str, count: Callable[[], int], answer: str, model: str =
 def _count_written(answer: str) -> int:
     """Count what an answer says, by its events or its texts."""
     events = [line[5:] for line in answer.splitlines() if line.startswith("data:")] or [answer]
-    texts = [text for event in events for text in _find_written(_parse(event))]
+    texts = [text for event in events for text in _find_written(parse_if_json(event))]
     (tokens,) = count_texts(["".join(texts)], make_estimator(""))
     return tokens
 
@@ -84,11 +77,3 @@ def _find_written(value: JSON, key: str = "") -> Iterator[str]:
     else:
         for name, one in as_mapping(value).items():
             yield from _find_written(one, name)
-
-
-def _parse(text: str) -> JSON:
-    try:
-        found: JSON = json.loads(text)
-    except ValueError:
-        return None
-    return found

@@ -23,8 +23,6 @@ ROUNDS = 3  # how often the logs are looked at again before they are read while 
 _SHARE = Decimal(10) ** 12  # parts of a USD that are written: whole numbers add up exactly
 _TABLE = """create table if not exists taps
 (id text primary key, process text, log text, day text, spent int, held int, usual int, at real)"""
-
-
 _Row = tuple[str, int, int, int]  # log of a tap; what it spent and holds, and its dearest request of late
 
 
