@@ -12,6 +12,7 @@ from msgspec import structs
 from turnscope.planning.policy import load
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span, Usage
+from turnscope.views.parameters import apply_changes
 
 from tests import original_tasks
 from tests.bench import bench_compactions as bench
@@ -187,3 +188,45 @@ def test_a_result_that_stands_twice_is_kept_once_behind_a_compaction() -> None:
     plan = turnscope.replay(session, "claude-code-2.1.330").plans[-1]
     stands = [block for piece in plan.after.pieces if piece.body is None for block in session.blocks[piece.start : piece.stop]]
     assert [block.text.endswith("came back") for block in stands if block.kind == "tool_result"] == [True]
+
+
+def make_call(builder: Builder, number: int, name: str, result: str = "done", billed: int = 500, **given: str) -> None:
+    """Add a round: a call with its result, of a request that was billed so much."""
+    uses = [{"type": "tool_use", "id": f"c{number}", "name": name, "input": given}]
+    draft = builder.add_message("assistant", uses)
+    builder.set_request(draft, model="claude-x", usage=Usage(billed, output_tokens=5))
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": f"c{number}", "content": result}], origin="tool")
+
+
+def test_behind_a_compaction_files_come_back_by_when_they_were_written_and_the_listings_follow() -> None:
+    """Read ones behind written ones; not those read in the round that stays; of two sizes; the newest text."""
+    builder = Builder("s", "other", "a session")
+    reminders = ("skills", "listing of skills"), ("agents", "listing of agents"), ("memory", "be brief"), ("reminder", "where")
+    told = [{"type": "text", "text": text} for _, text in reminders]
+    builder.add_message("user", [*told, {"type": "text", "text": "go " * 300}])
+    make_call(builder, 0, "Write", file_path="old.md", content="one\ntwo")
+    make_call(builder, 1, "Read", "1\tlarge " + "x " * 400, file_path="large.py")
+    make_call(builder, 2, "Edit", file_path="old.md", old_string="two", new_string="three")
+    make_call(builder, 3, "Read", "1\tpart\n2\tof it", file_path="small.py")
+    make_call(builder, 4, "Write", file_path="new.md", content="four")
+    make_call(builder, 5, "Read", "1\tagain", billed=900, file_path="stays.py")
+    make_call(builder, 6, "Read", "1\tnot yet read", billed=300, file_path="later.py")
+    session = builder.build()
+    kinds = dict(enumerate(kind for kind, _ in reminders))
+    blocks = [structs.replace(block, kind=kinds.get(at, block.kind)) for at, block in enumerate(session.blocks)]
+    session = structs.replace(session, blocks=blocks, window=1_000)
+    small = {"1.window": 34_000, "1.percent": 6, "1.file_tokens": 100, "1.cap": 50}  # it compacts from 840 tokens on
+    policy = apply_changes(load("claude-code-2.1.330"), small)
+    plan = next(plan for plan in turnscope.replay(session, policy).plans if plan.decisions)
+    assert plan.request.n == 6
+    summary, files = (piece.body or () for piece in plan.after.pieces if piece.body)
+    assert [part.kind for part in summary] == ["memory", "summary"]
+    assert [(part.kind, part.text) for part in files] == [
+        ("files", "new.md, as it is now:\n1\tfour"),
+        ("files", "old.md, as it is now:\n1\tone\n2\tthree"),
+        ("files", "small.py, as it is now:\n1\tpart\n2\tof it"),
+        ("files", "large.py was read; it is too large to come back."),
+        ("agents", "listing of agents"),
+        ("skills", "listing of skills"),
+        ("reminder", "where"),
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,8 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.planning.policy import Policy, load
 from turnscope.planning.render import build_body
-from turnscope.session.model import ObservedEdit, Session
+from turnscope.ports.claude_code.conversation import SLOT
+from turnscope.session.model import ObservedEdit, Part, Session
 from turnscope.views.parameters import apply_changes
 
 from tests.wire import Run
@@ -45,7 +46,8 @@ class Held:
 
     `requested`: recorded cuts that a person requested, by the log: the policy follows those at whatever size. `stays`: for each
     compaction, which the policy then makes without what the log holds of it, whether the same blocks stay. `more`: how many
-    characters of each body were not sent.
+    characters of each body were not sent. `files`: for each compaction after which the log of Claude Code lists files that came
+    back, those files, and those of the policy where it does not know what the log holds of it; both in their order.
     """
 
     policy: str
@@ -55,6 +57,7 @@ class Held:
     stays: Mapping[int, bool]
     requested: tuple[int, ...] = ()
     more: tuple[int, ...] = ()
+    files: tuple[tuple[list[str], list[str]], ...] = ()
 
     @property
     def met(self) -> tuple[int, ...]:
@@ -147,7 +150,38 @@ def hold_session(run: Run, session: Session, policy: Policy, actions: Collection
     requested = [n for n in sorted(recorded) if any(one.edit.because.startswith(REQUESTED) for one in trace.plans[n].decisions)]
     stays = hold_stays(session, policy)
     more = tuple(one.more for one in held)
-    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, stays, tuple(requested), more)
+    files = tuple(hold_files(run, session, policy)) if session.source == "claude-code" else ()
+    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, stays, tuple(requested), more, files)
+
+
+def hold_files(run: Run, session: Session, policy: Policy) -> Iterator[tuple[list[str], list[str]]]:
+    """The files that came back after each compaction that the tool made by itself, and those of a policy, in their order."""
+    requests = sorted({seen.request for seen in session.observed if seen.edit.action == "condense"})
+    for request, sent in zip(requests, list_returned(run, session), strict=True):
+        observed = (hide_body(seen) if seen.request == request else seen for seen in session.observed)
+        plan = turnscope.replay(structs.replace(session, observed=tuple(observed)), policy).plans[request]
+        parts = (
+            part for piece in plan.after.pieces for part in get_parts(piece) if piece.slot == SLOT and part.kind == "files"
+        )
+        if sent:
+            yield sent, [re.split(r", as it is now|\s+was read", part.text, maxsplit=1)[0] for part in parts]
+
+
+def list_returned(run: Run, session: Session) -> list[list[str]]:
+    """For each compaction of a log of Claude Code: the files that it attached before the next prompt or answer."""
+    found: list[list[str]] = []
+    (log,) = run.transcripts.rglob(f"{session.id}.jsonl")
+    follows = False
+    for record in (json.loads(line) for line in log.read_text("utf-8").split("\n") if line):
+        attached = record.get("attachment") or {}
+        if record.get("subtype") == "compact_boundary":
+            found.append([])
+            follows = True
+        elif record.get("type") == "assistant" or (record.get("type") == "user" and not record.get("isCompactSummary")):
+            follows = False
+        elif follows and attached.get("type") in ("file", "compact_file_reference"):
+            found[-1].append(attached["filename"])
+    return found
 
 
 def hold_stays(session: Session, policy: Policy) -> Mapping[int, bool]:
@@ -173,14 +207,18 @@ def find_spoken(session: Session, envelope: Envelope) -> Counter[str]:
     texts = [
         text[:HEAD]
         for piece in envelope.pieces
-        for text in ([b.text for b in session.blocks[piece.start : piece.stop]] if piece.body is None else get_texts(piece))
+        for text in (
+            [b.text for b in session.blocks[piece.start : piece.stop]]
+            if piece.body is None
+            else [part.text for part in get_parts(piece)]
+        )
     ]
     return Counter(text for text in texts if text and text in spoken)
 
 
-def get_texts(piece: Piece) -> list[str]:
-    """The texts of a placeholder."""
-    return [part.text for part in piece.body or ()]
+def get_parts(piece: Piece) -> Sequence[Part]:
+    """The parts of a placeholder."""
+    return piece.body or ()
 
 
 def format_held(name: str, held: Held) -> str:
@@ -189,7 +227,11 @@ def format_held(name: str, held: Held) -> str:
     shares = "".join(f"{median(share):>11.1%} ({min(share):>6.1%})" for share in held.equal.values() if share)
     cuts = f"{len(held.recorded):>9}{len(held.met):>6}{len(held.requested):>10}{others:>7}{same:>8}"
     more = f"{median(held.more):>10,.0f} ({max(held.more):>7,})" if held.more else ""
-    return f"{name:<28}{held.policy:<24}{cuts}  {shares}{more}"
+    line = f"{name:<28}{held.policy:<24}{cuts}  {shares}{more}"
+    if not held.files:
+        return line
+    same, order = sum(set(a) == set(b) for a, b in held.files), sum(a == b for a, b in held.files)
+    return f"{line}\n    files back: the same after {same} of {len(held.files)} compactions, in the same order after {order}"
 
 
 HEADING = f"{'run':<28}{'policy':<24}{'recorded':>9}{'met':>6}{'requested':>10}{'others':>7}{'stays':>8}  " + "".join(

@@ -176,6 +176,21 @@ def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it
     assert sorted(held.equal["messages"])[len(held.equal["messages"]) // 20] >= 0.99, "but for a twentieth, all is equal"
 
 
+def test_files_come_back_after_a_compaction_of_claude_code_by_when_they_were_written() -> None:
+    """A file that was only read comes by its own time, which is in no log: the first compactions have too few written ones."""
+    folder = shared("data", "wire", "claude", "B2-acwindow100k")
+    with open_run(folder) as run:
+        held = policies.hold(folder, run)
+    assert held
+    written = [(sent, ours) for sent, ours in held.files if all("notes" in path for path in sent)]
+    assert len(held.files) == 11
+    assert len(written) == 7
+    assert all(sent == ours for sent, ours in written)
+    for sent, ours in held.files:
+        assert [path for path in sent if "notes" in path] == [path for path in ours if "notes" in path]
+    assert "the same after 7 of 11 compactions, in the same order after 7" in policies.format_held(run.name, held)
+
+
 def test_another_threshold_makes_room_elsewhere() -> None:
     folder = shared("data", "wire", "claude", "B2-acwindow100k")
     with open_run(folder) as run:

@@ -47,6 +47,7 @@ class SummaryOptions:
         frame: The text around the summary, with {summary} in it; "" = our own words with the number of messages.
         reply: The answer of a pair; "" = our own words.
         allow_larger: Accept a summary that is larger than its source, as tools do that do not check.
+        lead: What stands before a summary in the user's place, such as instructions that are sent again.
     """
 
     prompt: str
@@ -61,6 +62,7 @@ class SummaryOptions:
     frame: str = ""  # how the summary stands there, with {summary} in it; "" = in our words, with how many it stands for
     reply: str = ""  # the answer of a pair; "" = in our words
     allow_larger: bool = True  # a summary may be larger than what it stands for, as it may in tools that do not look
+    lead: tuple[Part, ...] = ()
 
 
 @cache
@@ -366,7 +368,7 @@ def build_summary_parts(answer: Answer, messages: int, how: SummaryOptions) -> t
     if how.shape == "system":
         return (Part("system", "summary", text, place="system"),)
     summary = Part("user", "summary", text)
-    return (summary, Part("assistant", "text", how.reply or UNDERSTOOD)) if how.shape == "pair" else (summary,)
+    return (*how.lead, summary, *([Part("assistant", "text", how.reply or UNDERSTOOD)] if how.shape == "pair" else []))
 
 
 def describe_answer(answer: Answer) -> dict[str, Any]:

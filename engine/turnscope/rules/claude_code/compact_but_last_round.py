@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
+
+from msgspec import Struct
 
 from turnscope.envelope import recorded_compactions
 from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
@@ -12,7 +14,9 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pairs import as_mapping
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.ports.claude_code.conversation import SLOT, iter_last_files, sum_tokens
+from turnscope.ports.claude_code import returning
+from turnscope.ports.claude_code.conversation import SLOT, sum_tokens
+from turnscope.ports.claude_code.returning import Returning
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Request, Span
 
@@ -29,17 +33,22 @@ class Params:
     percent: Annotated[
         int, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE, where the window is set; it can only lower the trigger (0 = not set)"
     ] = 0
-    files: Annotated[int, "files read last that come back"] = port.FILES
+    files: Annotated[int, "files that come back, those written last first"] = port.FILES
     file_tokens: Annotated[int, "tokens of a file that comes back whole; of a larger one only its name does"] = port.FILE
     cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
-def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Yield the edits of a request.
+class Compacted(Struct, frozen=True, gc=False):
+    """The last compaction: its request, and the files that came back."""
 
-    State: the request that compacted last. If the log holds what this very compaction left, it is used.
-    """
-    last: int = -1 if ctx.state is None else ctx.state
+    request: int
+    files: tuple[str, ...] = ()
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request. If the log holds what this very compaction left, it is used."""
+    state: Compacted | None = ctx.state
+    last = -1 if state is None else state.request
     seen = recorded_compactions.find_compactions(ctx)
     manual = recorded_compactions.is_requested(seen)
     mark = _find_mark(ctx, params)
@@ -49,30 +58,35 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         refused = _was_refused(ctx, seen)
         size = _correct_by_log(ctx, seen, size)
     if not (manual or refused or size >= mark):
-        return last
+        return state
     tokens = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
     facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": tokens} if tokens else {})
     because = f"{size:,} tokens, the threshold is {mark:,}"
     because = "requested by the user" if manual else "the provider refused the prompt before" if refused else because
-    if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
-        return ctx.request.n
-    begin, _, fresh = find_leading_summary(envelope, ctx)
     stop = _find_last_round(ctx)
+    files = _list_files(ctx, state, stop, params)
+    now = Compacted(ctx.request.n, tuple(file.path for file in files))
+    if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
+        return now
+    begin, _, fresh = find_leading_summary(envelope, ctx)
     if fresh >= stop or ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
-        return last
+        return state
     before = envelope
-    how = SummaryOptions("hand-over", cap=params.cap)
+    front, behind = returning.list_context(ctx, stop)
+    if manual:  # a command ends the turn: what the prompt after it carries is sent as in a new session
+        front, behind = [], [*behind, *front]
+    how = SummaryOptions("hand-over", cap=params.cap, lead=tuple(front))
     envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     if envelope is before:
-        return last
+        return state
     for at in _find_superseded(ctx, stop):
         why = f"{because}; this result stands again behind it, as it was sent from here on"
         envelope = yield Edit("condense", why, Span(at, at + 1), facts=facts)
-    if parts := tuple(_build_files(ctx, params)):
-        why = f"{because}; the files read last come back"
-        yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(parts)})
-    return ctx.request.n
+    if parts := (*_build_files(files, params), *behind):
+        why = f"{because}; files come back, those written last first, and what the first prompt carried"
+        yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(files)})
+    return now
 
 
 def _find_mark(ctx: Ctx, params: Params) -> int:
@@ -128,12 +142,22 @@ def _find_superseded(ctx: Ctx, start: int) -> list[int]:
     return [at for at in results if newest[as_mapping(ctx.session.blocks[at].raw).get("tool_use_id")] != at]
 
 
-def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
-    """Return the files that were read last; of those that are too large the names."""
-    for path, text in iter_last_files(ctx, params.files):
+def _list_files(ctx: Ctx, state: Compacted | None, stop: int, params: Params) -> list[Returning]:
+    """Return the files that come back at this request; `stop` is where the round begins that stays."""
+    since = ctx.session.requests[state.request].cut if state else 0
+    return returning.list_files(ctx, since, state.files if state else (), stop, params.files)
+
+
+def _build_files(files: Sequence[Returning], params: Params) -> Iterator[Part]:
+    """Return the files that come back; of those that are too large the names."""
+    for path, text in files:
         fits = port.estimate(len(text)) <= params.file_tokens
-        shown = f"{path}, as it was read last:\n{text}" if fits else f"{path} was read; it is too large to come back."
-        yield Part("user", "text", shown)
+        shown = (
+            f"{path}, as it is now:\n{returning.number_lines(text)}"
+            if fits
+            else f"{path} was read; it is too large to come back."
+        )
+        yield Part("user", "files", shown)
 
 
 RULE = Rule(
@@ -142,5 +166,5 @@ RULE = Rule(
     edits,
     Params,
     source="requests that Claude Code 2.1.330 sent to a recording server, and the transcripts that it wrote",
-    state=int,
+    state=Compacted,
 )
