@@ -78,7 +78,7 @@ def replay_policy(
 @st.cache_resource(show_spinner=False)
 def _get_replays() -> library.ReplayCache:
     """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
-    sys.setswitchinterval(replays.SWITCH)
+    sys.setswitchinterval(min(replays.SWITCH, sys.getswitchinterval()))  # a tap asks for less
     return library.ReplayCache(HELD)
 
 

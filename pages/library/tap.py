@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,8 @@ from turnscope.tap.snippets import list_snippets
 from turnscope.tap.traffic import TrafficState
 
 from pages.library import upload
-from pages.parts import cache, shell, widgets
-from pages.parts.formats import escape, to_datetime
+from pages.parts import cache, live, shell, widgets
+from pages.parts.formats import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,13 @@ def draw() -> None:
             help = None if has_passed else "Nothing has passed yet"
             icon = ":material/folder_open:"
             if st.button(
-                "Open the recording", key="library.tap.open", type="primary", icon=icon, disabled=not has_passed, help=help
+                "Open the recording",
+                key="library.tap.open",
+                type="primary",
+                icon=icon,
+                disabled=not has_passed,
+                help=help,
+                on_click=live.turn_on,
             ):
                 _open_recording(running.path)
             if st.button("Stop the tap", key="library.tap.stop", icon=":material/stop_circle:"):
@@ -92,7 +99,7 @@ def _draw_traffic(running: RunningTap, *, has_passed: bool) -> None:
             "Client": [one.name for one in now.clients],
             "Requests": [one.requests for one in now.clients],
             "Errors": [one.errors for one in now.clients],
-            "Last request": [to_datetime(one.last_at) for one in now.clients],
+            "Last request": [_tell_time(one.last_at) for one in now.clients],
         }
         st.dataframe(table, key="library.tap.clients", column_config=COLUMNS, hide_index=True, height="auto")
 
@@ -113,8 +120,14 @@ def render_traffic(address: str, now: TrafficState, lost: int) -> str:
     ]
     facts += [f"{lost:,} not recorded"] if lost else []
     parts = "".join(f"<span>{escape(fact)}</span>" for fact in facts)
-    error = f'<div class="ts-small">Last error: {escape(now.last_error)}</div>' if now.last_error else ""
+    at = f"{_tell_time(now.last_error_at):%H:%M:%S}"
+    error = f'<div class="ts-small">Last error, at {at}: {escape(now.last_error)}</div>' if now.last_error else ""
     return f'<div class="ts-live" role="status"><i></i><b>{escape(address)}</b>{parts}</div>{error}'
+
+
+def _tell_time(at: float) -> datetime:
+    """A moment of the tap, by this machine's clock: the requests are its own."""
+    return datetime.fromtimestamp(at).astimezone()
 
 
 def _draw_snippets(running: RunningTap) -> None:

@@ -46,6 +46,11 @@ def is_on() -> bool:
     return bool(st.session_state.get(SWITCH))
 
 
+def turn_on() -> None:
+    """Follow the session that is opened next. For a button's `on_click`: the switch is not drawn yet then."""
+    st.session_state[SWITCH] = True
+
+
 def draw_switch(shown: opening.ShownSession) -> None:
     """The switch of the header. Once it is on, only what is added to the file has to be read."""
     if st.toggle("Live", key=SWITCH, persist_state="session", help="Read on while its file grows, and show the newest request"):

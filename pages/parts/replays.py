@@ -155,7 +155,7 @@ def _build_tasks(
 @st.cache_resource(show_spinner=False)
 def _get_jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
     """Replays under way, by what they are for; several tabs watch them. From then on threads take turns more often."""
-    sys.setswitchinterval(SWITCH)
+    sys.setswitchinterval(min(SWITCH, sys.getswitchinterval()))  # a tap asks for less
     return {}
 
 

@@ -1,6 +1,7 @@
 """What the tap adds: time to the first byte, many streams at once, memory over many requests.
 
-`python tests/bench/bench_tap.py`: a provider, the tap and the clients are processes of their own on this machine.
+`python tests/bench/bench_tap.py`: a provider, the tap and the clients are processes of their own on this machine. With
+`--spread 20 --pause 1.5` the streams begin within 20 seconds, and each has 40 parts in a minute.
 """
 
 from __future__ import annotations
@@ -111,11 +112,18 @@ async def measure_first(port: int, count: int) -> list[float]:
     return found[count // 10 :]
 
 
-async def measure_many(port: int, streams: int) -> list[tuple[float, float]]:
+async def measure_many(port: int, streams: int, spread: float) -> list[tuple[float, float]]:
+    """Ask over so many connections, which begin one after the other within some seconds. See `Client.ask`."""
     clients, body = [Client(port) for _ in range(streams)], make_body(2)
     for client in clients:
         await client.open()
-    found = await asyncio.gather(*(client.ask(body) for client in clients))
+
+    async def ask(number: int, client: Client) -> tuple[float, float]:
+        if spread:
+            await asyncio.sleep(spread * number / streams)
+        return await client.ask(body)
+
+    found = await asyncio.gather(*(ask(number, client) for number, client in enumerate(clients)))
     for client in clients:
         client.close()
     return found
@@ -145,6 +153,8 @@ def main() -> None:
     parser.add_argument("--serve", nargs=2, type=float)
     parser.add_argument("--streams", type=int, default=1_000)
     parser.add_argument("--requests", type=int, default=4_000)
+    parser.add_argument("--spread", type=float, default=0.0, help="seconds within which the streams begin")
+    parser.add_argument("--pause", type=float, default=0.25, help="seconds between two of a stream's 40 parts")
     given = parser.parse_args()
     if given.serve:
         asyncio.run(serve(int(given.serve[0]), given.serve[1]))
@@ -165,12 +175,12 @@ def main() -> None:
             log = next((Path(folder) / "tap").iterdir()).stat().st_size / 1e6
             steps = ", ".join(f"{each:.0f}" for each in memory)
             print(f"{given.requests:,} requests: memory {steps} MB; {spent:.1f} ms of CPU each; log {log:.1f} MB")
-        with start_provider(40, 0.25) as provider, start_tap(provider, Path(folder)) as (tap, process):
+        with start_provider(40, given.pause) as provider, start_tap(provider, Path(folder)) as (tap, process):
             for name, port in (("direct", provider), ("tap", tap)):
                 cpu = read_cpu(process)
-                found = asyncio.run(measure_many(port, given.streams))
+                found = asyncio.run(measure_many(port, given.streams, given.spread))
                 first, whole = (statistics.median(each) for each in zip(*found, strict=True))
-                print(f"{len(found):,} streams at once, {name}: first byte {first:.2f} s, whole {whole:.2f} s at the median")
+                print(f"{len(found):,} streams, {name}: first byte {first * 1_000:.1f} ms, whole {whole:.2f} s at the median")
             print(f"memory {read_memory(process):.0f} MB, {read_cpu(process) - cpu:.1f} s of CPU")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -412,7 +414,17 @@ def test_a_session_and_its_recording_are_one_row_that_says_so(app: AppTest, clau
     assert recording.name in list_sessions(app.run()), "alone it is listed"
 
 
-def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest, data_folder: Path) -> None:
+@pytest.fixture
+def local_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine in Tokyo."""
+    with monkeypatch.context() as moved:
+        moved.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest, data_folder: Path, local_time: None) -> None:
     import socket
 
     from turnscope.tap.service import get_service
@@ -441,6 +453,11 @@ def test_a_tap_is_started_shown_and_stopped_and_its_recording_opens(app: AppTest
             assert not app.exception
             assert not app.button(key="library.tap.open").disabled
             assert "1 request" in bodies(app)
+            (seen,) = next(table.value["Last request"] for table in app.dataframe if "Last request" in table.value)
+            assert seen.utcoffset() == timedelta(hours=9), "times are those of this machine"
+            app.button(key="library.tap.open").click().run()
+            assert app.toggle(key="header-live").value, "what still passes appears by itself"
+            app = library_page(app)
             app.button(key="library.tap.stop").click().run()
             assert get_service().running is None
             app.button(key="library.tap.last").click().run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,18 +36,30 @@ def test_it_counts_what_passes_and_its_recording_opens(service: TapService) -> N
     with serve(whole(ANSWER), refusal, whole(ANSWER)) as upstream:
         running = service.start(upstream.url, 0)
         assert service.start("http://elsewhere", 1) is running, "one runs at a time"
-        for agent in ("claude-cli/2 (x)", "claude-cli/2 (x)", "codex/1"):
+        for agent in ("claude-cli/2 (x)", "claude-cli/2 (x)", "OpenAI/Python 3.57.0"):
             send(running.tap, BODY, "/v1/messages", f"User-Agent: {agent}")
         wait_for(lambda: running.read_traffic().running == 0)
         now = running.read_traffic()
         assert (now.requests, now.errors, now.per_minute, now.last_error) == (3, 1, 3, "claude-cli/2: status 529")
-        assert [(one.name, one.requests, one.errors) for one in now.clients] == [("codex/1", 1, 0), ("claude-cli/2", 2, 1)]
+        assert now.clients[1].last_at <= now.last_error_at <= now.clients[0].last_at
+        assert [(one.name, one.requests, one.errors) for one in now.clients] == [
+            ("OpenAI/Python 3.57.0", 1, 0),
+            ("claude-cli/2", 2, 1),
+        ]
     service.stop()
     assert (service.running, service.last) == (None, running.path)
     assert sum(request.attempts for request in turnscope.load(running.path).requests) == 3
     place = ("127.0.0.1", int(running.tap.address.rpartition(":")[2]))
     with pytest.raises(ConnectionRefusedError), socket.create_connection(place, 1):
         pass
+
+
+def test_threads_take_turns_as_often_as_with_the_command(service: TapService) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    service.start("http://127.0.0.1:1", 0)
+    assert sys.getswitchinterval() < 0.001, "so that bytes pass on while a page computes"
+    sys.setswitchinterval(before)
 
 
 def test_a_provider_that_gives_no_answer_is_an_error(service: TapService) -> None:

@@ -21,10 +21,17 @@ class Upstream:
     came: list[tuple[bytes, bytes]] = field(default_factory=list)
     closed: threading.Event = field(default_factory=threading.Event)
     connections: int = 0
+    open_ones: list[socket.socket] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def close_all(self) -> None:
+        """Close all connections."""
+        for connection in self.open_ones:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def whole(body: bytes, status: str = "200 OK", *headers: str) -> list[bytes]:
@@ -45,14 +52,13 @@ def serve(*answers: Answer) -> Iterator[Upstream]:
     """Serve the answers, one for each request; the last one again and again."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     upstream = Upstream(listening.getsockname()[1])
-    open_ones: list[socket.socket] = []
 
     def accept() -> None:
         with suppress(OSError):
             while True:
                 connection, _ = listening.accept()
                 upstream.connections += 1
-                open_ones.append(connection)
+                upstream.open_ones.append(connection)
                 threading.Thread(target=talk, args=(connection,), daemon=True).start()
 
     def talk(connection: socket.socket) -> None:
@@ -82,9 +88,7 @@ def serve(*answers: Answer) -> Iterator[Upstream]:
         yield upstream
     finally:
         listening.close()
-        for connection in open_ones:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        upstream.close_all()
 
 
 def read_request(connection: socket.socket) -> tuple[bytes, bytes] | None:

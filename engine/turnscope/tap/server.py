@@ -5,6 +5,7 @@ The server runs in a thread of its own, so that the command has the terminal and
 
 from __future__ import annotations
 
+import ctypes
 import re
 import signal
 import socket
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 START_SECONDS, END_SECONDS = 10.0, 5.0
 IDLE_SECONDS = 600  # a client's idle connection stays open so long, as with a provider: clients use it again without a look
 HEADER_BYTES = 1 << 20
+SWITCH_SECONDS = 0.0002  # so that bytes pass on while a thread records: the first one came a quarter sooner
+ARENA_MAX, ARENAS = -8, 2  # M_ARENA_MAX of glibc's malloc.h
 NOT_FOUND = 127  # exit code of a command that does not exist, as shells have it
 
 
@@ -89,6 +92,7 @@ def run_tap(
     Raises:
         TurnscopeError: The port is taken, or the log cannot be made.
     """
+    _prepare_process()
     listening = _listen(host, port)
     number = listening.getsockname()[1]
     recorder = _open_log(path, command, listening, traffic)
@@ -106,6 +110,13 @@ def run_tap(
         recorder.close()
         if ruled:
             ruled.close()  # from now on the log says what this tap spent
+
+
+def _prepare_process() -> None:
+    """Set what Python and the C library do from now on for many short threads."""
+    sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(ARENA_MAX, ARENAS)  # else what each thread has freed stays with it: 15 % more memory in an hour with a policy
 
 
 def _make_rules(rules: Rules | None, path: Path, recorder: Recorder) -> RuledRequests | None:

@@ -38,6 +38,7 @@ class TrafficState:
         per_minute: Requests of the last minute.
         clients: The one that was there last first.
         last_error: Why the last of the errors failed; "" = there was none.
+        last_error_at: When that was, in seconds since the Unix epoch.
     """
 
     requests: int = 0
@@ -46,6 +47,7 @@ class TrafficState:
     per_minute: int = 0
     clients: tuple[Client, ...] = ()
     last_error: str = ""
+    last_error_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class Traffic:
     _clients: dict[str, Client] = field(default_factory=dict)
     _open: dict[int, str] = field(default_factory=dict)
     _recent: deque[float] = field(default_factory=deque)
-    _last_error: str = ""
+    _last_error: tuple[str, float] = ("", 0.0)
     _lock: Lock = field(default_factory=Lock)
 
     def begin(self, number: int, headers: Headers) -> None:
@@ -93,7 +95,7 @@ class Traffic:
             if name in self._clients:
                 known = self._clients[name]
                 self._clients[name] = replace(known, errors=known.errors + 1)
-                self._last_error = f"{name}: {why}"
+                self._last_error = (f"{name}: {why}", self.clock())
 
     def end(self, number: int) -> None:
         """Count a request as answered."""
@@ -106,7 +108,7 @@ class Traffic:
             self._forget_old()
             clients = tuple(sorted(self._clients.values(), key=lambda one: -one.last_at))
             requests, errors = sum(one.requests for one in clients), sum(one.errors for one in clients)
-            return TrafficState(requests, len(self._open), errors, len(self._recent), clients, self._last_error)
+            return TrafficState(requests, len(self._open), errors, len(self._recent), clients, *self._last_error)
 
     def _forget_old(self) -> None:
         while self._recent and self._recent[0] < self.clock() - MINUTE:
@@ -172,4 +174,6 @@ class WatchedRecorder(Recorder):
 def _read_client(headers: Headers) -> str:
     """The name and version that a client gives itself."""
     given = next((value for name, value in headers if name.lower() == b"user-agent"), b"").decode("latin-1")
-    return given.partition(" ")[0][:60] or NO_NAME
+    name, _, rest = given.partition(" ")
+    version = rest.partition(" ")[0]  # SDKs name themselves "Anthropic/Python 2.14.0"
+    return (f"{name} {version}" if version[:1].isdigit() else name)[:60] or NO_NAME
