@@ -96,9 +96,10 @@ def read(
     units = _list_units(sources, given["layout"], key, since)
     run = FleetRun(open_fleet(dest), replace(chosen, limit=given["limit"]), key, given["tries"])
     many = (os.cpu_count() or 1) if given["workers"] is None else given["workers"]
-    cluster = Cluster(given["scheduler"], many) if many or given["scheduler"] else SerialCluster()
+    progress = _Progress()
+    cluster = Cluster(given["scheduler"], many, say=progress.say) if many or given["scheduler"] else SerialCluster()
     try:
-        report = run.run(units, cluster, _Progress(), retry=given["retry"])
+        report = run.run(units, cluster, progress, retry=given["retry"])
     except KeyboardInterrupt:
         raise KeyboardInterrupt(STOPPED) from None
     finally:
@@ -129,6 +130,12 @@ class _Progress:
 
     def __init__(self) -> None:
         self._shown = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Say something on a line of its own."""
+        if sys.stderr.isatty():
+            click.echo("\r\033[K", err=True, nl=False)
+        output.note(text)
 
     def __call__(self, report: RunReport) -> None:
         terminal = sys.stderr.isatty()

@@ -21,13 +21,13 @@ import msgspec
 
 from turnscope.errors import PolicyError
 from turnscope.fleet import tables
-from turnscope.fleet.cluster import LEAST_AHEAD, Cluster
+from turnscope.fleet.cluster import LEAST_AHEAD, Cluster, make_misfit
 from turnscope.fleet.dataset import Fleet
 from turnscope.fleet.privacy import hash_name
 from turnscope.fleet.reader import ReadResult
 from turnscope.fleet.sources import SourceUnit
 from turnscope.fleet.sums import store_sums
-from turnscope.fleet.tasks import CHANGED, Options, Outcome, find_policy_problem, get_version, run_task
+from turnscope.fleet.tasks import CHANGED, MISFIT, Options, Outcome, find_problem, get_version, list_versions, run_task
 from turnscope.fleet.upkeep import tidy
 from turnscope.fleet.writing import READ, SET_ASIDE, UNREADABLE, Finished, Writer
 from turnscope.library.opening import load_policy
@@ -125,7 +125,7 @@ def build_options(
     hashed = hash_name(key, "version") if key else ""
     parts = (get_version(), str(tables.VERSION), str(with_text), hashed, layout, *named)
     made_by = sha256("\0".join(parts).encode()).hexdigest()[: tables.ID_DIGITS]
-    return Options(made_by, texts, with_text)
+    return Options(made_by, texts, with_text, versions=list_versions())
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class FleetRun:
         return self.report
 
     def _read_all(self, cluster: Cluster, progress: Callable[[RunReport], object]) -> None:
-        cluster.check(find_policy_problem, self.options.policies)
+        cluster.check(find_problem, (self.options, sorted({unit.root for unit in self._work.waiting})))
         try:
             while len(self._work):
                 self._step(cluster, progress)
@@ -274,6 +274,8 @@ class FleetRun:
             return
         try:
             outcome: Outcome = future.result()
+        except ImportError as error:
+            raise make_misfit(f"a worker that joined cannot take part: {error}") from error
         except Exception as error:  # noqa: BLE001 - a worker that died with it too often, or a defect: both are reported
             outcome = Outcome(unit, ReadResult("crashed", error=f"{type(error).__name__}: {error}"[:300]))
         self._judge(outcome)
@@ -281,6 +283,8 @@ class FleetRun:
     def _judge(self, outcome: Outcome) -> None:
         """Count a source as dealt with, or try it again."""
         unit, result = outcome.unit, outcome.result
+        if result.state == MISFIT:
+            raise make_misfit(f"a worker that joined cannot take part: {result.error}")
         self._work.tries[unit.id] += 1
         tries = self._work.tries[unit.id]
         if result.state in _AGAIN and tries < self.most_tries:
