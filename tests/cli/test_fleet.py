@@ -89,3 +89,9 @@ def test_sources_come_first_unless_a_command_is_named(capsys: pytest.CaptureFixt
     assert main(["fleet", "--help"]) == 0
     assert "SOURCE... --out DEST" in capsys.readouterr().out
     assert main(["fleet", "read", "--help"]) == main(["fleet", "forget", "--help"]) == 0
+
+
+def test_tables_below_the_sources_are_no_sources(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fleet", str(logs), "--out", str(logs), "--workers", "0", "--json"]
+    assert main(words) == main(words) == 0
+    assert [json.loads(text)["found"] for text in capsys.readouterr().out.replace("}\n{", "}\0{").split("\0")] == [2, 2]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from datetime import date
 from pathlib import Path
 
 import fsspec
+import msgspec
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from turnscope.errors import TurnscopeError
 from turnscope.fleet import dataset
-from turnscope.fleet.dataset import open_fleet
+from turnscope.fleet.dataset import COMMITS, Commit, Fleet, open_fleet
 from turnscope.fleet.storage import import_package, open_storage
-from turnscope.fleet.tables import make_schema
+from turnscope.fleet.tables import VERSION, make_schema
 
 
 def make_tools(*names: str, day: date | None = date(2026, 11, 2)) -> pa.Table:
@@ -128,3 +131,46 @@ def test_a_file_is_created_once(url: str) -> None:
     assert not storage.create(storage.join("a", "1.json"), b"2")
     assert storage.read(storage.join("a", "1.json")) == b"1"
     assert storage.list_files(storage.join("a")) == [storage.join("a", "1.json")]
+
+
+def test_a_damaged_file_is_a_sentence(small_fleet: Fleet, tmp_path: Path) -> None:
+    fleet = open_fleet(shutil.copytree(small_fleet.storage.root, tmp_path / "copy").as_posix())
+    path = Path(fleet.list_files("requests")[0])
+    whole = path.read_bytes()
+    for broken in (b"", b"PAR1 nonsense", whole[:-20], whole[:200] + b"\xff" * 50 + whole[250:]):
+        path.write_bytes(broken)
+        with pytest.raises(TurnscopeError, match=f"{path.name} is damaged") as raised:
+            fleet.read("requests")
+        assert "Restore the file" in raised.value.hint
+
+
+def test_tables_of_a_newer_version_are_not_read(small_fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = shutil.copytree(small_fleet.storage.root, tmp_path / "copy").as_posix()
+    newer = msgspec.structs.replace(Commit(small_fleet.number + 1, "", "read"), version=VERSION + 1)
+    (Path(copy) / COMMITS / f"{newer.number:08d}.json").write_bytes(msgspec.json.encode(newer))
+    with pytest.raises(TurnscopeError, match="a newer version of Turnscope"):
+        open_fleet(copy)
+
+
+def test_a_full_disk_leaves_no_half_file_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = open_fleet(str(tmp_path)).storage
+
+    def fill(path: str, data: bytes) -> None:
+        Path(path).write_bytes(data[:2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.fs, "pipe_file", fill)
+    for write in (storage.write, storage.create):
+        with pytest.raises(TurnscopeError, match="No space left on device") as raised:
+            write(f"{storage.root}/a/file", b"12345")
+        assert raised.value.hint == "Make room there."
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_a_killed_run_left_is_removed_after_a_commit(small_fleet: Fleet, tmp_path: Path) -> None:
+    fleet = open_fleet(shutil.copytree(small_fleet.storage.root, tmp_path / "copy").as_posix())
+    half, mine = tmp_path / "copy" / "requests" / ".a.parquet.0123abcd.part", tmp_path / "copy" / ".mine.part"
+    half.write_text("half")
+    mine.write_text("somebody's")
+    assert fleet.remove_old_files() >= 1
+    assert (half.exists(), mine.exists()) == (False, True)

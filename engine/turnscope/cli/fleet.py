@@ -19,6 +19,7 @@ from turnscope.cli.indexed import Day
 from turnscope.errors import TurnscopeError
 
 if TYPE_CHECKING:
+    from turnscope.fleet.dataset import Fleet
     from turnscope.fleet.run import RunReport
     from turnscope.fleet.sources import SourceUnit
     from turnscope.fleet.warehouse import Warehouse
@@ -93,8 +94,9 @@ def read(
 
     key = read_key(hash_key_file) if hash_key_file else None
     chosen = build_options(given["policies"], with_text=given["with_text"], key=key, layout=given["layout"])
-    units = _list_units(sources, given["layout"], key, since)
-    run = FleetRun(open_fleet(dest), replace(chosen, limit=given["limit"]), key, given["tries"])
+    fleet = open_fleet(dest)
+    units = [unit for unit in _list_units(sources, given["layout"], key, since) if not _lies_in(unit, fleet)]
+    run = FleetRun(fleet, replace(chosen, limit=given["limit"]), key, given["tries"])
     many = (os.cpu_count() or 1) if given["workers"] is None else given["workers"]
     progress = _Progress()
     cluster = Cluster(given["scheduler"], many, say=progress.say) if many or given["scheduler"] else SerialCluster()
@@ -123,6 +125,17 @@ def _list_units(sources: tuple[str, ...], layout: str, key: bytes | None, since:
     found = {unit.id: unit for source in sources for unit in list_sources(source, layout, identify)}
     least = since.replace(tzinfo=UTC).timestamp() if since else float("-inf")
     return sorted((unit for unit in found.values() if unit.at >= least), key=lambda unit: (unit.at, unit.url))
+
+
+def _lies_in(unit: SourceUnit, fleet: Fleet) -> bool:
+    """Whether a source is a file of the tables, which may lie below the sources."""
+    from turnscope.fleet.dataset import COMMITS, SUMS
+    from turnscope.fleet.run import RUNS
+    from turnscope.fleet.tables import TABLES
+
+    return any(
+        unit.url.startswith(fleet.storage.make_url(fleet.storage.join(name, ""))) for name in (COMMITS, SUMS, RUNS, *TABLES)
+    )
 
 
 class _Progress:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from turnscope.errors import TurnscopeError
-from turnscope.fleet.dataset import Fleet
+from turnscope.fleet.dataset import RESTORE, Fleet
 from turnscope.fleet.storage import import_package, report_errors
 from turnscope.fleet.tables import TABLES, make_schema
 
@@ -58,4 +58,5 @@ def report_damage(fleet: Fleet) -> Iterator[None]:
         yield
     except import_package("duckdb").Error as error:
         where, first = fleet.storage.make_url(fleet.storage.root), str(error).splitlines()[0]
-        raise TurnscopeError(f"the tables at {where} cannot be read: {first}", hint="Run `turnscope fleet` again.") from error
+        hint = f"If another run writes there, try again. {RESTORE}"
+        raise TurnscopeError(f"the tables at {where} cannot be read: {first.rstrip('.')}", hint=hint) from error

@@ -17,7 +17,7 @@ import msgspec
 
 from turnscope.errors import TurnscopeError
 from turnscope.fleet.storage import Storage, import_package, open_storage
-from turnscope.fleet.tables import TABLES, make_schema
+from turnscope.fleet.tables import TABLES, VERSION, make_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +27,7 @@ SUMS = "_sums"  # what the tables come to; see the module of that name
 SNAPSHOT_EVERY = 20  # commits, after which one lists all files, so that few have to be read
 UNDATED = "__HIVE_DEFAULT_PARTITION__"  # what Hive, Spark and DuckDB read as an empty value
 ROW_GROUP = 250_000
+RESTORE = "Restore the file, or read everything into another folder."
 
 
 class PartFile(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class Commit(msgspec.Struct, frozen=True):
         files: all that count after it; None = those of the commit before, with these changes.
         salt: key of the digests of people who are forgotten.
         forgotten: those digests.
+        version: of the tables.
     """
 
     number: int
@@ -59,6 +61,7 @@ class Commit(msgspec.Struct, frozen=True):
     files: tuple[PartFile, ...] | None = None
     salt: str = ""
     forgotten: tuple[str, ...] = ()
+    version: int = VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,12 @@ class Fleet:
         wanted = schema if columns is None else pa.schema([schema.field(column) for column in columns])
         parts = []
         for file in files:
-            data = self.storage.read(self.storage.join(file.path))
-            parts.append(parquet.ParquetFile(io.BytesIO(data)).read(columns=wanted.names).cast(wanted))
+            path = self.storage.join(file.path)
+            data = io.BytesIO(self.storage.read(path))
+            try:
+                parts.append(parquet.ParquetFile(data).read(columns=wanted.names).cast(wanted))
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise _explain_damage(self.storage.make_url(path), error) from error
         return pa.concat_tables(parts) if parts else wanted.empty_table()
 
     def write_rows(self, name: str, rows: pa.Table, batches: Sequence[int]) -> list[PartFile]:
@@ -167,6 +174,7 @@ class Fleet:
         commits = storage.list_files(storage.join(COMMITS))
         snapshot = self.number - (self.number - 1) % SNAPSHOT_EVERY
         gone += [path for path in commits if _read_number(path) < snapshot]
+        gone += storage.list_parts()  # of runs that were killed
         for path in gone:
             storage.remove(path)
         return len(gone)
@@ -216,6 +224,9 @@ def open_fleet(url: str) -> Fleet:
             break
     if not newest:
         return Fleet(storage, 0, {})
+    if newest[0].version > VERSION:
+        what = f"the tables at {url} were written by a newer version of Turnscope"
+        raise TurnscopeError(what, hint="Install that version, or read everything into another folder.")
     first, *later = reversed(newest)
     files = {file.path: file for file in (first.files or first.added)}
     for commit in later:
@@ -234,8 +245,11 @@ def _read_commit(storage: Storage, path: str) -> Commit:
     try:
         return msgspec.json.decode(storage.read(path), type=Commit)
     except msgspec.MsgspecError as error:
-        hint = "Restore the file, or read everything into another folder."
-        raise TurnscopeError(f"{storage.make_url(path)} is damaged: {error}", hint=hint) from error
+        raise _explain_damage(storage.make_url(path), error) from error
+
+
+def _explain_damage(url: str, error: Exception) -> TurnscopeError:
+    return TurnscopeError(f"{url} is damaged: {str(error).splitlines()[0].rstrip('.')}", hint=RESTORE)
 
 
 def _split_by_day(rows: pa.Table, *, by_day: bool) -> list[tuple[date | None, pa.Table]]:

@@ -5,6 +5,7 @@ Writes a file completely or not at all, and says in one sentence what a URL lack
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ WHOLE_PUTS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", 
 _PACKAGES = frozenset(("botocore", "aiobotocore", "gcsfs", "azure", "aiohttp", "paramiko", "asyncssh"))
 _PASSWORD = re.compile(r"\w+://[^/@]*:[^/@]+@")
 LOCAL = frozenset(("file", "local"))
+FULL = (errno.ENOSPC, errno.EDQUOT)
+PART = ".part"
+_PART_NAME = re.compile(r"\..+\.[0-9a-f]{8}\.part")
 
 
 def import_package(name: str, extra: str = "fleet") -> Any:
@@ -95,7 +99,11 @@ class Storage:
                 self.fs.pipe_file(path, data)
                 return
             part = self._write_part(path, data)
-            self.fs.mv(part, path)
+            try:
+                self.fs.mv(part, path)
+            except BaseException:
+                self._drop(part)
+                raise
 
     def create(self, path: str, data: bytes) -> bool:
         """Write a file that nobody else may have written meanwhile; False = there is one already.
@@ -121,8 +129,7 @@ class Storage:
             except FileExistsError:
                 return False
             finally:
-                with suppress(OSError):
-                    self.fs.rm_file(part)
+                self._drop(part)
             return True
 
     def _create_whole(self, path: str, data: bytes) -> bool:
@@ -139,19 +146,35 @@ class Storage:
     def _write_part(self, path: str, data: bytes) -> str:
         folder, _, name = path.rpartition("/")
         self.fs.makedirs(folder, exist_ok=True)
-        part = f"{folder}/.{name}.{token_hex(4)}.part"
-        self.fs.pipe_file(part, data)
+        part = f"{folder}/.{name}.{token_hex(4)}{PART}"
+        try:
+            self.fs.pipe_file(part, data)
+        except BaseException:  # a full disk, Ctrl-C
+            self._drop(part)
+            raise
         return part
+
+    def _drop(self, part: str) -> None:
+        with suppress(Exception):
+            self.fs.rm_file(part)
 
     def list_files(self, folder: str) -> list[str]:
         """Every file below a folder, by path; none where there is no such folder. TurnscopeError: it cannot be listed."""
+        return [path for path in self._find(folder) if not PurePosixPath(path).name.startswith(".")]
+
+    def list_parts(self) -> list[str]:
+        """Every file that was not written to its end. TurnscopeError: they cannot be listed."""
+        if self.protocol in WHOLE_PUTS:
+            return []
+        return [path for path in self._find(self.root) if _PART_NAME.fullmatch(PurePosixPath(path).name)]
+
+    def _find(self, folder: str) -> list[str]:
         with report_errors(self.make_url(folder), "listed"):
             try:
                 self.fs.invalidate_cache()
-                found = self.fs.find(folder)
+                return sorted(self.fs.find(folder))
             except FileNotFoundError:
                 return []
-        return sorted(path for path in found if not PurePosixPath(path).name.startswith("."))
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is gone already is no error."""
@@ -204,7 +227,8 @@ def report_errors(url: str, what: str) -> Iterator[None]:
         raise TurnscopeError(f"{url} cannot be {what}: access is denied", hint="Check your credentials for it.") from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise TurnscopeError(f"{url} cannot be {what}: {why}", hint="Check the URL and your access to it.") from error
+        hint = "Make room there." if getattr(error, "errno", None) in FULL else "Check the URL and your access to it."
+        raise TurnscopeError(f"{url} cannot be {what}: {why}", hint=hint) from error
     except Exception as error:
         if not _is_of_storage(error):
             raise
