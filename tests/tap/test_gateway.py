@@ -285,6 +285,11 @@ def test_other_paths_pass_without_being_recorded(tmp_path: Path) -> None:
         ("127.0.0.1:{port}", ("Origin: https://evil.example",)),
         ("127.0.0.1:{port}", ("Origin: null",)),
         ("127.0.0.1:{port}", ("Origin: http://127.0.0.1:1",)),
+        ("127.0.0.1:{port}", ("Origin: https://evil.example", "Origin: http://127.0.0.1:{port}")),
+        ("127.0.0.1:{port}", ("Origin: http://[",)),
+        ("127.0.0.1:{port}", ("Sec-Fetch-Site: cross-site",)),
+        ("evil.example@127.0.0.1:{port}", ()),
+        ("[", ()),
     ],
 )
 def test_foreign_hosts_and_origins_are_refused(tmp_path: Path, host: str, headers: tuple[str, ...]) -> None:
@@ -294,6 +299,16 @@ def test_foreign_hosts_and_origins_are_refused(tmp_path: Path, host: str, header
         answer = ask(tap.address, request + BODY)
     assert answer.split()[1] == b"403"
     assert upstream.came == []
+
+
+def test_a_request_with_two_lengths_leaves_with_one(tmp_path: Path) -> None:
+    """Servers differ in which of them they go by: what follows could be read as another request."""
+    with tapped(tmp_path, whole(ANSWER)) as (tap, upstream):
+        port = tap.address.rpartition(":")[2]
+        head = make_request(BODY, "/v1/messages", "Transfer-Encoding: chunked").format(port=port).encode()
+        ask(tap.address, head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY))
+    ((asked, body),) = upstream.came
+    assert (body, b"content-length" in asked, b"transfer-encoding: chunked" in asked) == (BODY, False, True)
 
 
 def test_beyond_this_machine_an_address_needs_the_token(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-MAX_BYTES = 512_000_000  # of one decoded body; the rest is not recorded
+MAX_BYTES = 256_000_000  # of one decoded body; the rest is not recorded
 
 
 class Decoder:
@@ -37,7 +37,7 @@ class Decoder:
             return b""
         try:
             for unpack in self._unpack:
-                data = unpack(data)
+                data = unpack(data, MAX_BYTES + 1 - self._size)  # a few bytes may stand for more than there is memory
         except Exception as error:  # noqa: BLE001 - each library has its own
             self.trouble = f"the body cannot be decoded: {error}"
             return b""
@@ -74,11 +74,9 @@ def _make_unpacker(name: str) -> Any:
     if name == "zstd":
         return _Frames().decompress
     if name == "br":
-        import brotli
+        return _Brotli().decompress
 
-        return brotli.Decompressor().process
-
-    def refuse(_data: bytes) -> bytes:
+    def refuse(_data: bytes, _most: int) -> bytes:
         raise ValueError(f"the encoding {name} is not known")
 
     return refuse
@@ -90,11 +88,11 @@ class _Inflater:
     def __init__(self) -> None:
         self._inflate: Any = None
 
-    def decompress(self, data: bytes) -> bytes:
+    def decompress(self, data: bytes, most: int) -> bytes:
         if self._inflate is None and data:
             has_header = data[:1] == b"\x1f" or (data[0] & 0x0F == 8 and data[0] >> 4 <= 7)
             self._inflate = zlib.decompressobj(47 if has_header else -15)
-        return bytes(self._inflate.decompress(data, MAX_BYTES)) if self._inflate else b""
+        return bytes(self._inflate.decompress(data, most)) if self._inflate else b""
 
 
 class _Frames:
@@ -103,11 +101,21 @@ class _Frames:
     def __init__(self) -> None:
         self._frame = zstd.ZstdDecompressor()
 
-    def decompress(self, data: bytes) -> bytes:
+    def decompress(self, data: bytes, most: int) -> bytes:
         found = b""
-        while data:
-            found += self._frame.decompress(data)
+        while data and len(found) < most:
+            found += self._frame.decompress(data, most - len(found))
             data = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame = zstd.ZstdDecompressor()
         return found
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        import brotli
+
+        self._stream = brotli.Decompressor()
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        return bytes(self._stream.process(data, output_buffer_limit=most))

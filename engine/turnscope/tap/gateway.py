@@ -59,12 +59,14 @@ class Access:
 
     def refuse(self, headers: Headers) -> str:
         """Say why a request is refused; "" where it is not. A page of a browser names another origin, or another host."""
-        named = {name.lower(): value.decode("latin-1") for name, value in headers}
-        origin, host = named.get(b"origin", ""), named.get(b"host", "")
-        if origin and not self._is_own(urlsplit(origin).netloc):
-            return f"requests from the origin {origin} are not passed on"
-        if not self.token and not self._is_own(host):
-            return f"requests for the host {host} are not passed on"
+        origins, hosts, sites = (_find_values(headers, name) for name in (b"origin", b"host", b"sec-fetch-site"))
+        for origin in origins:
+            if not self._is_own(origin.partition("://")[2]):
+                return f"requests from the origin {origin} are not passed on"
+        if not {*sites} <= {"none", "same-origin"}:  # a browser names no origin where a page asks for a picture
+            return "requests of a page in a browser are not passed on"
+        if not self.token and not (hosts and all(map(self._is_own, hosts))):
+            return f"requests for the host {', '.join(hosts)} are not passed on"
         return ""
 
     def strip_token(self, path: str) -> str | None:
@@ -76,10 +78,15 @@ class Access:
         return f"/{rest}" if is_right else None
 
     def _is_own(self, place: str) -> bool:
-        parts = urlsplit(f"//{place}")
         try:
+            parts = urlsplit(f"//{place}")
             name, port = parts.hostname or "", parts.port
-            return port == self.port and (name == "localhost" or ip_address(name).is_loopback)
+            return (
+                parts.netloc == place
+                and "@" not in place
+                and port == self.port
+                and (name == "localhost" or ip_address(name).is_loopback)
+            )
         except ValueError:
             return False
 
@@ -377,12 +384,16 @@ async def _wait_until_gone(passing: _Passing, receive: Receive) -> None:
 
 def _build_request(passing: _Passing, method: str, url: str, body: AsyncIterator[bytes]) -> httpx2.Request:
     """Build a request with the headers as they came. Nothing is added but the provider's host."""
-    headers = _pass_headers(passing.headers, b"host")
     chunked = any(name.lower() == b"transfer-encoding" for name, _ in passing.headers)
+    headers = _pass_headers(passing.headers, b"host", *([b"content-length"] if chunked else []))  # with both, servers differ
     host = urlsplit(url).netloc.rpartition("@")[2].encode("latin-1")
     headers = [(b"host", host), *headers, *([(b"transfer-encoding", b"chunked")] if chunked else [])]
     content = body if _has_body(passing.headers) else None
     return httpx2.Request(method, url, headers=headers, content=content)
+
+
+def _find_values(headers: Headers, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
 
 
 def _has_body(headers: Headers) -> bool:
