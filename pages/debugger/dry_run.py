@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
 import streamlit as st
 import turnscope
-from turnscope import Trace
-from turnscope.tap.dry_run import is_dry_run, read_planned_session
+from turnscope import Session, TurnscopeError
+from turnscope.tap.dry_run import find_recordings, is_dry_run, list_times, read_conversations
 from turnscope.views.planned_requests import PlannedSession
 
 from pages.debugger.address import Place
-from pages.parts import cache, opening, policies, widgets
+from pages.parts import opening, policies, widgets
 from pages.parts.formats import format_tokens, format_usd
 
 KEPT = "kept"
 
 
 def is_recorded(shown: opening.ShownSession) -> bool:
-    """Whether the session is a recording of a dry run.
+    """Whether the session, or the subagent on the screen, is a recording of a dry run, or is joined with one.
 
     Args:
         shown: the session that is shown.
     """
-    return shown.part == 0 and is_dry_run(shown.trace.session)
+    return is_dry_run(shown.trace.session)
 
 
 def draw(shown: opening.ShownSession, at: Place) -> None:
@@ -34,16 +35,16 @@ def draw(shown: opening.ShownSession, at: Place) -> None:
         shown: the session that is shown.
         at: where the stepper stands.
     """
-    entry = shown.entry
-    found = _read(str(entry.path), entry.inside, cache.read_version(entry), shown.trace)
-    if found is None or at.request >= len(found.planned.plans):
-        st.html('<div class="ts-empty">The recording is not there any more, or another one is in its place.</div>')
+    place = _find_request(shown, at.request)
+    if isinstance(place, str):
+        st.html(f'<div class="ts-empty">{place}</div>')
         return
-    sizes = found.get_request(at.request)
+    found, request = place
+    sizes = found.get_request(request)
     left, right = st.columns(2)
     left.html(_head("went out", sizes.sent_tokens, sizes.sent_usd, found.sent_usd))
     right.html(_head("would have gone out", sizes.planned_tokens, sizes.planned_usd, found.cost.total))
-    pieces = found.list_pieces(at.request)
+    pieces = found.list_pieces(request)
     state = st.dataframe(
         {
             "block": [each.at for each in pieces],
@@ -58,12 +59,12 @@ def draw(shown: opening.ShownSession, at: Place) -> None:
         height="content" if len(pieces) <= 8 else 316,
         on_select="rerun",
         selection_mode="single-row",
-        key=f"debugger.dry.{at.request}",
+        key=f"debugger.dry.{shown.part}.{request}",
     )
     changed = next((n for n, each in enumerate(pieces) if each.how != KEPT), 0)
     chosen = next((n for n in state.selection.rows if n < len(pieces)), changed)
     piece = pieces[chosen]
-    sent, planned = found.get_texts(at.request, piece.at, piece.how)
+    sent, planned = found.get_texts(request, piece.at, piece.how)
     one, other = st.columns(2)
     with one:
         st.html(f'<div class="pane-head">block #{piece.at} as it went out · {piece.sent:,} tokens</div>')
@@ -73,6 +74,21 @@ def draw(shown: opening.ShownSession, at: Place) -> None:
         widgets.draw_text(planned or None, "Nothing would have been here.")
 
 
+def _find_request(shown: opening.ShownSession, number: int) -> tuple[PlannedSession, int] | str:
+    """Find the conversation of the recording that holds a request, and its number there; why there is none, in words."""
+    conversations: list[tuple[Session, Session]] = []
+    recordings = find_recordings(shown.parts[0].open().session, shown.entry.path)
+    with suppress(TurnscopeError):  # it has gone meanwhile
+        conversations = _read(recordings) if recordings else []
+    if not conversations:
+        return "The recording is not there any more, or another one is in its place."
+    when = shown.trace.session.requests[number].sent_at
+    for at, times in enumerate(list_times(sent) for sent, _ in conversations):
+        if when is not None and when in times:
+            return _plan(recordings, at), times.index(when)
+    return "This request did not pass the tap."
+
+
 def _head(what: str, tokens: int, usd: Decimal | None, whole: Decimal | None) -> str:
     cost = f" · {format_usd(usd)}" if usd is not None else ""
     total = f" <span>({format_usd(whole)} for the session)</span>" if whole is not None else ""
@@ -80,9 +96,12 @@ def _head(what: str, tokens: int, usd: Decimal | None, whole: Decimal | None) ->
 
 
 @st.cache_resource(max_entries=2, show_spinner="Reading what would have gone out…")
-def _read(path: str, inside: str, version: str, _record: Trace) -> PlannedSession | None:  # noqa: ARG001 - what the cache goes by
-    session = read_planned_session(Path(path), inside)
-    if session is None:
-        return None
-    planned = turnscope.replay(session, policies.RECORDED)
-    return PlannedSession(_record, planned) if len(planned.plans) == len(_record.plans) else None
+def _read(recordings: tuple[tuple[str, str], ...]) -> list[tuple[Session, Session]]:
+    """The conversations of recordings, each by its path and its version. See `read_conversations`."""
+    return read_conversations([Path(path) for path, _ in recordings])
+
+
+@st.cache_resource(max_entries=4, show_spinner="Comparing what would have gone out…")
+def _plan(recordings: tuple[tuple[str, str], ...], number: int) -> PlannedSession:
+    sent, planned = (turnscope.replay(session, policies.RECORDED) for session in _read(recordings)[number])
+    return PlannedSession(sent, planned)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 from turnscope.errors import TurnscopeError
 from turnscope.reading import contents
@@ -62,10 +63,26 @@ def join_session(session: Session, source: Source) -> Session:
 @lru_cache(maxsize=2)
 def _open(recordings: Sequence[Recording], _versions: Sequence[str]) -> tuple[Session, ...]:
     """The sessions of some recordings, read as one log."""
-    first = Source(recordings[0].path)
-    if len(recordings) > 1:
-        logs = [read_tap_log(Source(each.path)) for each in sorted(recordings, key=lambda each: each.begun)]
+    return contents.read_source(open_recordings([each.path for each in recordings]))
+
+
+def open_recordings(paths: Sequence[Path]) -> Source:
+    """Open recordings of a tap as one log.
+
+    Args:
+        paths: The recordings, at least one.
+
+    Raises:
+        TurnscopeError: One of them cannot be read.
+    """
+    first = Source(paths[0])
+    if len(paths) > 1:
+        logs = sorted((read_tap_log(Source(path)) for path in paths), key=_find_begin)
         calls, notes = [call for log in logs for call in log.calls], [note for log in logs for note in log.notes]
         lost, why = sum(log.lost for log in logs), next((log.lost_because for log in logs if log.lost), "")
         first.cache[CACHE_KEY] = TapLog(calls, notes, "", lost, why)
-    return contents.read_source(first)
+    return first
+
+
+def _find_begin(log: TapLog) -> float:
+    return next((call.sent_at for call in log.calls if call.sent_at is not None), 0.0)
