@@ -108,7 +108,7 @@ def replay_each(
     name = (place, *wanted)
     job = _get_jobs().get(name)
     if job is None or job.state == "done":
-        basis = library.ComparisonBasis(shown.trace, model, list_answers())
+        basis = library.ComparisonBasis(shown.trace, model, list_answers(), partial(get_shared_facts, shown))
         tasks = _build_tasks(basis, wanted, made, take, take_row)
         while len(_get_jobs()) >= _JOBS:
             _get_jobs().pop(next(iter(_get_jobs()))).cancel()

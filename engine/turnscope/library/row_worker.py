@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, NamedTuple
 
 from turnscope.counting.ledger import Ledger
@@ -20,10 +21,12 @@ from turnscope.library.loading import pause_gc
 from turnscope.library.opening import begin_replay
 from turnscope.planning.held_plans import HeldPlans
 from turnscope.planning.policy import Policy
+from turnscope.planning.rejections import SharedChecks
 from turnscope.planning.trace import Trace, trace
 from turnscope.pricing.prices import Prices
 from turnscope.session.model import Answer, Session
 from turnscope.views.comparison import Row, SharedFacts, build_row
+from turnscope.views.user_rules import RuleIndex
 
 
 class MadeRow(NamedTuple):
@@ -41,11 +44,13 @@ class ComparisonBasis:
         record: the record of the session.
         model: the model that answers; "" = the recorded ones.
         answers: answers to rule queries, besides the session's own.
+        read_facts: gives what all replays of the session share, any thread may ask; None = whoever needs it reads it.
     """
 
     record: Trace
     model: str
     answers: Mapping[str, Answer]
+    read_facts: Callable[[], SharedFacts] | None = None
 
 
 class _Setup(NamedTuple):
@@ -57,6 +62,7 @@ class _Setup(NamedTuple):
     prices: Prices
     model: str
     answers: Mapping[str, Answer]
+    told: bool  # the facts that all replays share are the next message
 
 
 class RowWorker:
@@ -83,8 +89,13 @@ class RowWorker:
             if self._basis:
                 known, self._basis = self._basis, None
                 record = known.record
-                setup = _Setup(record.session, record.policy, record.ledger, record.prices, known.model, known.answers)
+                told = known.read_facts is not None
+                setup = _Setup(record.session, record.policy, record.ledger, record.prices, known.model, known.answers, told)
                 pickle.dump(setup, asks, pickle.HIGHEST_PROTOCOL)
+                asks.flush()  # it plans the record while this process reads what all replays share
+                if known.read_facts:
+                    facts = replace(known.read_facts(), looked=SharedChecks(), rules=None)  # it makes these faster itself
+                    pickle.dump(facts, asks, pickle.HIGHEST_PROTOCOL)
             pickle.dump(policy, asks, pickle.HIGHEST_PROTOCOL)
             asks.flush()
             made = pickle.load(replies)  # noqa: S301 - our own process wrote it
@@ -114,7 +125,7 @@ def run_worker(asks: IO[bytes] | None = None, replies: IO[bytes] | None = None) 
     with pause_gc(), suppress(EOFError):
         setup: _Setup = pickle.load(asks)  # noqa: S301 - the process that started this one wrote it
         record = trace(setup.session, setup.recorded, setup.ledger, setup.prices)
-        shared, basis = SharedFacts.from_trace(record), replace_model(record, setup.model)
+        shared, basis = _read_facts(asks, setup, record), replace_model(record, setup.model)
         while True:
             policy: Policy = pickle.load(asks)  # noqa: S301 - as above
             whole, _ = begin_replay(basis, policy, setup.answers)
@@ -123,3 +134,14 @@ def run_worker(asks: IO[bytes] | None = None, replies: IO[bytes] | None = None) 
             whole.held.compact()  # planning some again is faster than to hand all over
             pickle.dump(MadeRow(whole.held, row), replies, pickle.HIGHEST_PROTOCOL)
             replies.flush()
+
+
+def _read_facts(asks: IO[bytes], setup: _Setup, record: Trace) -> SharedFacts:
+    """What all replays share: what the first process says of it, and the rest."""
+    if not setup.told:
+        return SharedFacts.from_trace(record)
+    rules = RuleIndex(setup.session)
+    deque(rules.held, maxlen=0)  # before the wait for the other process
+    deque(record.record, maxlen=0)
+    facts: SharedFacts = pickle.load(asks)  # noqa: S301 - the process that started this one wrote it
+    return replace(facts, rules=rules)

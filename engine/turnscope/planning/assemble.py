@@ -43,7 +43,7 @@ from turnscope.planning.rule_registry import find_rule, find_rule_package
 from turnscope.planning.session_fit import RecordStep, RunningFit
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.facts import find_count
-from turnscope.session.index import Index
+from turnscope.session.index import Index, get_index
 from turnscope.session.model import (
     BEGINS_MID_CONVERSATION,
     Action,
@@ -89,7 +89,7 @@ class Basis:
             own: Tokens as the policy's own counter counts them; None = the same.
             prices: What is known of models.
         """
-        return Basis(ledger, own or ledger, Index.build(session), prices)
+        return Basis(ledger, own or ledger, get_index(session), prices)
 
 
 def plan_step(

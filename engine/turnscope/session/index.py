@@ -8,10 +8,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import ref
 
 from turnscope.session.model import Block, Bucket, Session, Span
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
+_BUILT: dict[int, tuple[ref[Session], Index]] = {}  # by id; an entry goes with its session
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,19 @@ def _has_summary(block: Block) -> bool:
     """Whether a compaction produced a summary. The API returns a block without one where it failed, which changes nothing."""
     raw = block.raw
     return not isinstance(raw, Mapping) or raw.get("content") is not None or bool(raw.get("encrypted_content"))
+
+
+def get_index(session: Session) -> Index:
+    """Return the index of a session, which is built once. All replays share it, and what rules remember by it.
+
+    Args:
+        session: The session.
+    """
+    key = id(session)
+    known = _BUILT.get(key)
+    if known is None or known[0]() is not session:
+        known = _BUILT[key] = ref(session, lambda _: _BUILT.pop(key, None)), Index.build(session)
+    return known[1]
 
 
 def count_before(addresses: Sequence[int], stop: int) -> int:

@@ -420,7 +420,7 @@ class ObservedEdit(Struct, frozen=True):
 FORKED = "forked"  # key of `Session.about` on a branch of a branch: where each path before it left another
 
 
-class Session(Struct, frozen=True):
+class Session(Struct, frozen=True, weakref=True):
     """One path of a thread, root to leaf: the storage timeline, append-only. It holds what happened, never an opinion about it.
 
     >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")

@@ -104,6 +104,9 @@ class StringSearch:
                 self._automaton.add_word(string, number)
         self._automaton.make_automaton()
 
+    def __reduce__(self) -> tuple[type[StringSearch], tuple[Sequence[str]]]:
+        return StringSearch, (self.strings,)  # building it anew is faster than to hand it to another process
+
     def find(self, raw: JSON) -> frozenset[int]:
         """The numbers of the strings in what a block or part sends, with and without its escapes."""
         text = "\n".join(_iter_strings(raw))
@@ -122,16 +125,21 @@ class References:
     Attributes:
         places: blocks of which each is an identifier, in order.
         uses: by request, the identifiers that its answer reuses, each with the first block of the answer that has it.
-        reused: all reused identifiers, by number.
+        search: finds all reused identifiers, by number.
         held: by block that a request may have, those that it holds.
         numbers: those of each of `uses`.
     """
 
     places: Mapping[str, Sequence[int]]
     uses: tuple[Mapping[str, int], ...]
-    reused: Sequence[str] = ()
+    search: StringSearch = field(default_factory=lambda: StringSearch(()))
     held: Mapping[int, Numbers] = field(default_factory=dict)
     numbers: Sequence[Numbers] = field(init=False)
+
+    @property
+    def reused(self) -> Sequence[str]:
+        """All reused identifiers, by number."""
+        return self.search.strings
 
     def __post_init__(self) -> None:
         known = {word: number for number, word in enumerate(self.reused)}
@@ -212,13 +220,12 @@ def find_references(session: Session) -> References:
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)
     )
-    reused = tuple(dict.fromkeys(chain.from_iterable(uses)))
-    return References(places, uses, reused, _find_held(reused, session.blocks))
+    search = StringSearch(dict.fromkeys(chain.from_iterable(uses)))
+    return References(places, uses, search, _find_held(search, session.blocks))
 
 
-def _find_held(strings: Sequence[str], blocks: Iterable[Block]) -> dict[int, Numbers]:
+def _find_held(search: StringSearch, blocks: Iterable[Block]) -> dict[int, Numbers]:
     """The numbers of the strings that blocks hold, by address."""
-    search = StringSearch(strings)
     found = ((block.at, search.find(block.raw)) for block in blocks)
     return {at: _to_numbers(numbers) for at, numbers in found}
 
@@ -306,8 +313,8 @@ def _find_references_to(
     derived = {word for request, has in pairs for word in has if first.get(word, request.cut) >= request.cut}
     first |= dict.fromkeys(_find_in_sources(session, derived, start), -1)
     held = [{word: at for word, at in has.items() if first.get(word, request.cut) < request.cut} for request, has in pairs]
-    reused = tuple(dict.fromkeys(chain.from_iterable(held)))
-    return References(places, tuple(held), reused, _find_held(reused, (block for block in session.blocks if shown[block.at])))
+    search = StringSearch(dict.fromkeys(chain.from_iterable(held)))
+    return References(places, tuple(held), search, _find_held(search, (block for block in session.blocks if shown[block.at])))
 
 
 def _find_last(places: Sequence[int], cut: int) -> int:
@@ -341,7 +348,7 @@ class LossReader:
         self.hits: list[LostReference] = []
         self._used, self._pairs = used, iter(zip(used.uses, used.numbers, strict=True))
         self._carriers = np.zeros(len(used.reused), np.int32)  # how many blocks that hold each word the request has verbatim
-        self._placeholders = _Placeholders(session, used.held, StringSearch(used.reused))
+        self._placeholders = _Placeholders(session, used.held, used.search)
 
     def read(self, plan: Plan, come: Sequence[int], gone: Sequence[int]) -> None:
         """Find those of the next request.
