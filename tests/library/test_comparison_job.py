@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import sleep
 
 import pytest
@@ -75,7 +76,9 @@ def test_what_is_cancelled_stops_amid_a_replay_and_goes_on_there(record: Trace) 
     assert made[1] is record
 
 
-def compare_in_two(record: Trace) -> tuple[ComparisonJob, dict[str, tuple[Trace, Row]], list[str]]:
+def compare_in_two(
+    record: Trace, read_facts: Callable[[], SharedFacts] | None = None
+) -> tuple[ComparisonJob, dict[str, tuple[Trace, Row]], list[str]]:
     """A job whose rows another process may make; rows by policy, and which were made there."""
     made: dict[str, tuple[Trace, Row]] = {}
     there: list[str] = []
@@ -94,7 +97,7 @@ def compare_in_two(record: Trace) -> tuple[ComparisonJob, dict[str, tuple[Trace,
         return ReplayTask(lambda: begin_replay(record, policy), take, policy=policy, take_row=take_row)
 
     names = (*NAMES, "last-20-messages", "clear-tool-results", "strip-thinking", "cline-classic", "balanced")
-    job = ComparisonJob([*map(wanted, names)], len(record.plans), ComparisonBasis(record, "", {}))
+    job = ComparisonJob([*map(wanted, names)], len(record.plans), ComparisonBasis(record, "", {}, read_facts))
     return job, made, there
 
 
@@ -110,6 +113,23 @@ def test_rows_of_another_process_are_those_that_this_one_makes(record: Trace, mo
         alone = turnscope.replay(record.session, name)
         assert trace.plans == alone.plans
         assert row == build_row(alone, SharedFacts.from_trace(record))
+
+
+def test_another_process_is_told_what_all_replays_share(record: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison_job, "FORK_FROM", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    known = SharedFacts.from_trace(record)
+    told = replace(known, references=replace(known.references, uses=tuple({} for _ in known.references.uses)))
+    job, made, there = compare_in_two(record, lambda: told)
+    job.poll()
+    job.wait(60)
+    assert (job.state, job.made) == ("done", len(job.tasks))
+    assert there
+    for name in there:
+        trace, row = made[name]
+        assert row == build_row(turnscope.replay(record.session, name), told)  # it has not read the references itself
+        assert not row.losses.hits
+        assert trace.plans == turnscope.replay(record.session, name).plans
 
 
 @pytest.mark.thorough

@@ -26,19 +26,20 @@ _REMEMBERED = 2  # sessions whose results are cached: the one shown, and the one
 
 
 def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
-    """Decorate a pure function of a whole session, so that it runs once per session.
+    """Decorate a pure function of a whole session, so that it runs once for all replays of the session.
 
     A rule that uses the result looks only at addresses below its request's cut.
     """
-    known: dict[int, tuple[Index, T]] = {}  # by id; the index is held, so its id is not reused
+    known: dict[int, tuple[object, T]] = {}  # by id; the object is held, so its id is not reused
 
     def recall(ctx: Ctx) -> T:
-        found = known.get(id(ctx.index))
-        if found is None or found[0] is not ctx.index:
-            found = (ctx.index, read(ctx.session, ctx.index))
+        shared = ctx.index.shared
+        found = known.get(id(shared))
+        if found is None or found[0] is not shared:
+            found = (shared, read(ctx.session, ctx.index))
             while len(known) >= _REMEMBERED:
                 known.pop(next(iter(known), 0), None)
-            known[id(ctx.index)] = found
+            known[id(shared)] = found
         return found[1]
 
     return recall

@@ -21,7 +21,7 @@ from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.index import Index
-from turnscope.session.model import JSON, Ask, Counts, Edit, Request, Session
+from turnscope.session.model import JSON, Ask, Counts, Edit, Request, Session, Span
 
 Edits = Generator[Edit | tuple[Edit, ...] | Ask, Any, Any]
 """Yields an edit and receives the envelope after it, or an ask and receives its answer. Returns the rule's next state.
@@ -123,6 +123,9 @@ class Rule:
             equal value. None = no state. A state holds only what cannot be computed again from the session and the envelope.
         sends: For a rule that runs on the provider's server: what it adds to the request, `(params, settings of the request) ->
             context edit of the body`; None = nothing. Its edits say what the model then sees; what is sent does not change.
+        settles: Of a request that only grew, by blocks that are sent as they came, `(ctx, span of these blocks, params)`: the
+            first address from which on it must be sent as it came so that the rule does nothing; -1 = it may do something.
+            Reads the session alone, so that the answer is the same under every policy. None = the rule always runs.
     """
 
     name: str
@@ -133,6 +136,7 @@ class Rule:
     source: str = "Turnscope"
     state: Any = None
     sends: Callable[[Any, Mapping[str, JSON]], JSON] | None = None
+    settles: Callable[[Ctx, Span, Any], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

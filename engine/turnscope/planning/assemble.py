@@ -54,6 +54,7 @@ from turnscope.session.model import (
     Edit,
     Request,
     Session,
+    Span,
 )
 
 AS_RECORDED = "as-recorded"
@@ -295,6 +296,8 @@ class _Planner:
             self.kept = self.base if previous.kept is previous.base else previous.kept.grow(request.cut, basis.ledger)
         self.grown = self.kept is not self.base or (previous is not None and previous.kept is previous.base)
         self.lasting = previous is None or (previous.base if self.kept is self.base else previous.kept) is previous.after
+        same = self.lasting and previous is not None and previous.model == self.model and previous.after.stop < request.cut
+        self.came = Span(previous.after.stop, request.cut) if previous and same else None  # behind what is sent as before
         self.before = self.applied = self.kept
         self.waiting = _NOTHING_WAITS
         self.first = previous.first + len(previous.decisions) if previous else 0
@@ -377,8 +380,8 @@ class _Planner:
         states = [*self.previous.states] if self.previous else []
         for place in range(len(self.whole.rules)):
             part = self.policy.rules[place]
-            if part.rule.sends:
-                continue  # the server follows it, on what it is sent
+            if part.rule.sends or self.is_settled(part):
+                continue  # the server follows it, on what it is sent; or there is nothing to do
             if part.rule.state is None:
                 self.run_rule(part, self.ctx)
             else:
@@ -388,6 +391,14 @@ class _Planner:
                 self.states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
             if self.next_model and self.next_model != self.model:
                 self.change_model(self.next_model)
+
+    def is_settled(self, part: Step) -> bool:
+        """Whether a rule does nothing: the request is the one before it with new blocks behind, all sent as they came."""
+        settles, came = part.rule.settles, self.came
+        if settles is None or came is None or self.applied is not self.before or self.waiting.edits:
+            return False
+        last = self.applied.chunks[-1].pieces[-1]
+        return last.body is None and last.start <= settles(self.ctx, came, part.params)
 
     def run_rule(self, part: Step, ctx: Ctx) -> Any:
         """Run one rule to its end; gives what it returned. RuleError: it failed, or returned a state and declares none."""
@@ -431,7 +442,7 @@ class _Planner:
 
     def change_model(self, model: str) -> None:
         """Go on with another model: its table of the policy, its budget, its context."""
-        self.model, self.next_model = model, ""
+        self.model, self.next_model, self.came = model, "", None
         self.policy, self.table = self.find_terms(model)
         self.note_table()
         self.budget = compute_budget(self.policy.budget, self.basis.prices.find_facts(model).window)

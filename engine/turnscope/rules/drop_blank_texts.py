@@ -30,6 +30,10 @@ def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Sp
             yield Span(piece.start, piece.stop), tuple(part for part in piece.body if part not in rest)
 
 
+def _settle(ctx: Ctx, span: Span, params: NoParams) -> int:
+    return -1 if _list_blank(ctx, span) else span.start
+
+
 def _list_blank(ctx: Ctx, span: Span) -> tuple[int, ...]:
     """Addresses of the blank blocks in a span. Policies that keep what came with a request ask for the same."""
     known = _remember_blank(ctx)
@@ -67,4 +71,5 @@ RULE = Rule(
     NoParams,
     "remembers",
     'Anthropic Messages API: "text content blocks must be non-empty", "must contain non-whitespace text"',
+    settles=_settle,
 )

@@ -83,10 +83,19 @@ def _stands(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
     last = envelope.chunks[-1].pieces[-1]
     if last.body is not None or not last.start <= span.start < span.stop == last.stop == ctx.request.cut:
         return False
+    return last.start <= _recall_begin(ctx, span)
+
+
+def _settle(ctx: Ctx, span: Span, params: Params) -> int:
+    return -1 if params.filler or params.begin else _recall_begin(ctx, span)
+
+
+def _recall_begin(ctx: Ctx, span: Span) -> int:
+    """What `_find_begin` finds. Policies that keep what came with a request ask for the same."""
     known = _remember_begins(ctx)
     if span not in known:
         known[span] = _find_begin(ctx, span)
-    return last.start <= known[span]
+    return known[span]
 
 
 @memoize
@@ -248,4 +257,5 @@ RULE = Rule(
     Params,
     memory="monotone",
     source="what agents do before they send: Cline ensureToolResultsFollowToolUse (v3.89.2), Codex normalize.rs",
+    settles=_settle,
 )

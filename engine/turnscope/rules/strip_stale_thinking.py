@@ -43,6 +43,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("strip", because, span, body, facts={"from": start})
 
 
+def _settle(ctx: Ctx, span: Span, params: Params) -> int:
+    unsigned = _find_unsigned(ctx)
+    return -1 if unsigned and unsigned[0] < ctx.request.cut else span.start
+
+
 @memoize
 def _find_unsigned(session: Session, index: Index) -> tuple[int, ...]:
     """Thinking without a signature: from a log that does not contain it, or from another kind of model."""
@@ -76,4 +81,5 @@ RULE = Rule(
     Params,
     "remembers",
     "Anthropic Messages API: thinking is bound to the model and to the exact messages before it (Opus 5.5, Fable 5.1)",
+    settles=_settle,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from weakref import ref
 
 from turnscope.session.model import Block, Bucket, Session, Span
@@ -20,7 +20,8 @@ _BUILT: dict[int, tuple[ref[Session], Index]] = {}  # by id; an entry goes with 
 class Index:
     """Rising addresses of blocks by what they are. `messages` and `turns` hold the addresses of their first blocks.
 
-    `compactions`: summaries that a provider made. It reads them in place of what precedes them.
+    `compactions`: summaries that a provider made. It reads them in place of what precedes them. `shared`: one object for all
+    indexes of a session, by which what was read of the session is remembered.
     """
 
     messages: tuple[int, ...]  # messages of the conversation, without system and tools
@@ -30,6 +31,7 @@ class Index:
     results: tuple[int, ...]
     thinking: tuple[int, ...]
     compactions: tuple[int, ...]
+    shared: object = field(default_factory=object, compare=False, repr=False)
 
     @staticmethod
     def build(session: Session) -> Index:
@@ -76,7 +78,7 @@ def _has_summary(block: Block) -> bool:
 
 
 def get_index(session: Session) -> Index:
-    """Return the index of a session, which is built once. All replays share it, and what rules remember by it.
+    """Return an index of a session, which is built once: what is read of the session by one replay, the others know.
 
     Args:
         session: The session.
@@ -85,7 +87,7 @@ def get_index(session: Session) -> Index:
     known = _BUILT.get(key)
     if known is None or known[0]() is not session:
         known = _BUILT[key] = ref(session, lambda _: _BUILT.pop(key, None)), Index.build(session)
-    return known[1]
+    return replace(known[1])  # what a rule remembers of one replay goes by its own index
 
 
 def count_before(addresses: Sequence[int], stop: int) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from turnscope.counting.ledger import Ledger
 from turnscope.envelope.condensing import subtract_spans
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
@@ -21,7 +20,7 @@ from turnscope.envelope.wishes import find_wishes_until
 from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Edit, Session, Span, list_fork_points
 
-_REMEMBERED = 2  # ledgers whose caches are held; each replay has one of its own
+_REMEMBERED = 2  # replays of a session whose caches are held
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +33,23 @@ class Split:
 
 
 @memoize
-def _get_memos(_session: Session, _index: Index) -> dict[int, tuple[Ledger, dict[Any, Any]]]:
-    """The caches of a session by the id of a ledger, which is held, so that its id is not reused."""
+def _get_memos(_session: Session, _index: Index) -> dict[int, tuple[Index, dict[Any, Any]]]:
+    """The caches of a session by the id of a replay's index, which is held, so that its id is not reused."""
     return {}
 
 
 def get_memo(ctx: Ctx) -> dict[Any, Any]:
-    """Return the cache of a session and of how a policy counts it: values by what they were computed for.
+    """Return the cache of a replay: values by what they were computed for.
 
     Args:
         ctx: What the rule may read.
     """
     memos = _get_memos(ctx)
-    found = memos.get(id(ctx.own))
+    found = memos.get(id(ctx.index))
     if found is None:
         while len(memos) >= _REMEMBERED:
             memos.pop(next(iter(memos), 0), None)
-        found = memos[id(ctx.own)] = ctx.own, {}
+        found = memos[id(ctx.index)] = ctx.index, {}
     return found[1]
 
 
