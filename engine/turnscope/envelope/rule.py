@@ -123,7 +123,7 @@ class Rule:
             equal value. None = no state. A state holds only what cannot be computed again from the session and the envelope.
         sends: For a rule that runs on the provider's server: what it adds to the request, `(params, settings of the request) ->
             context edit of the body`; None = nothing. Its edits say what the model then sees; what is sent does not change.
-        settles: Of a request that only grew, by blocks that are sent as they came, `(ctx, span of these blocks, params)`: the
+        idle_from: Of a request that only grew, by blocks that are sent as they came, `(ctx, span of these blocks, params)`: the
             first address from which on it must be sent as it came so that the rule does nothing; -1 = it may do something.
             Reads the session alone, so that the answer is the same under every policy. None = the rule always runs.
     """
@@ -136,7 +136,7 @@ class Rule:
     source: str = "Turnscope"
     state: Any = None
     sends: Callable[[Any, Mapping[str, JSON]], JSON] | None = None
-    settles: Callable[[Ctx, Span, Any], int] | None = None
+    idle_from: Callable[[Ctx, Span, Any], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

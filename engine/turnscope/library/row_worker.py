@@ -62,7 +62,7 @@ class _Setup(NamedTuple):
     prices: Prices
     model: str
     answers: Mapping[str, Answer]
-    told: bool  # the facts that all replays share are the next message
+    has_facts: bool  # the facts that all replays share are the next message
 
 
 class RowWorker:
@@ -89,8 +89,10 @@ class RowWorker:
             if self._basis:
                 known, self._basis = self._basis, None
                 record = known.record
-                told = known.read_facts is not None
-                setup = _Setup(record.session, record.policy, record.ledger, record.prices, known.model, known.answers, told)
+                has_facts = known.read_facts is not None
+                setup = _Setup(
+                    record.session, record.policy, record.ledger, record.prices, known.model, known.answers, has_facts
+                )
                 pickle.dump(setup, asks, pickle.HIGHEST_PROTOCOL)
                 asks.flush()  # it plans the record while this process reads what all replays share
                 if known.read_facts:
@@ -138,7 +140,7 @@ def run_worker(asks: IO[bytes] | None = None, replies: IO[bytes] | None = None) 
 
 def _read_facts(asks: IO[bytes], setup: _Setup, record: Trace) -> SharedFacts:
     """What all replays share: what the first process says of it, and the rest."""
-    if not setup.told:
+    if not setup.has_facts:
         return SharedFacts.from_trace(record)
     rules = RuleIndex(setup.session)
     deque(rules.held, maxlen=0)  # before the wait for the other process

@@ -380,7 +380,7 @@ class _Planner:
         states = [*self.previous.states] if self.previous else []
         for place in range(len(self.whole.rules)):
             part = self.policy.rules[place]
-            if part.rule.sends or self.is_settled(part):
+            if part.rule.sends or self.is_idle(part):
                 continue  # the server follows it, on what it is sent; or there is nothing to do
             if part.rule.state is None:
                 self.run_rule(part, self.ctx)
@@ -392,13 +392,13 @@ class _Planner:
             if self.next_model and self.next_model != self.model:
                 self.change_model(self.next_model)
 
-    def is_settled(self, part: Step) -> bool:
+    def is_idle(self, part: Step) -> bool:
         """Whether a rule does nothing: the request is the one before it with new blocks behind, all sent as they came."""
-        settles, came = part.rule.settles, self.came
-        if settles is None or came is None or self.applied is not self.before or self.waiting.edits:
+        idle_from, came = part.rule.idle_from, self.came
+        if idle_from is None or came is None or self.applied is not self.before or self.waiting.edits:
             return False
         last = self.applied.chunks[-1].pieces[-1]
-        return last.body is None and last.start <= settles(self.ctx, came, part.params)
+        return last.body is None and last.start <= idle_from(self.ctx, came, part.params)
 
     def run_rule(self, part: Step, ctx: Ctx) -> Any:
         """Run one rule to its end; gives what it returned. RuleError: it failed, or returned a state and declares none."""

@@ -30,7 +30,7 @@ def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Sp
             yield Span(piece.start, piece.stop), tuple(part for part in piece.body if part not in rest)
 
 
-def _settle(ctx: Ctx, span: Span, params: NoParams) -> int:
+def _find_idle_start(ctx: Ctx, span: Span, params: NoParams) -> int:
     return -1 if _list_blank(ctx, span) else span.start
 
 
@@ -71,5 +71,5 @@ RULE = Rule(
     NoParams,
     "remembers",
     'Anthropic Messages API: "text content blocks must be non-empty", "must contain non-whitespace text"',
-    settles=_settle,
+    idle_from=_find_idle_start,
 )

@@ -39,7 +39,7 @@ def _explain_end(envelope: Envelope, ctx: Ctx) -> str:
     return "" if trimmed else "the newest message is an answer that ends with white space, which no model continues"
 
 
-def _settle(ctx: Ctx, span: Span, params: NoParams) -> int:
+def _find_idle_start(ctx: Ctx, span: Span, params: NoParams) -> int:
     came = [*ctx.index.find_conversation_spans(*span)]
     return span.start if came and ctx.session.blocks[came[-1].stop - 1].role != "assistant" else -1
 
@@ -60,5 +60,5 @@ RULE = Rule(
     NoParams,
     "remembers",
     "Anthropic Messages API: newer models refuse a prefilled answer; Continue's CLI says `continue` as well",
-    settles=_settle,
+    idle_from=_find_idle_start,
 )

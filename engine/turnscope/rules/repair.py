@@ -86,7 +86,7 @@ def _stands(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
     return last.start <= _recall_begin(ctx, span)
 
 
-def _settle(ctx: Ctx, span: Span, params: Params) -> int:
+def _find_idle_start(ctx: Ctx, span: Span, params: Params) -> int:
     return -1 if params.filler or params.begin else _recall_begin(ctx, span)
 
 
@@ -257,5 +257,5 @@ RULE = Rule(
     Params,
     memory="monotone",
     source="what agents do before they send: Cline ensureToolResultsFollowToolUse (v3.89.2), Codex normalize.rs",
-    settles=_settle,
+    idle_from=_find_idle_start,
 )

@@ -43,7 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("strip", because, span, body, facts={"from": start})
 
 
-def _settle(ctx: Ctx, span: Span, params: Params) -> int:
+def _find_idle_start(ctx: Ctx, span: Span, params: Params) -> int:
     unsigned = _find_unsigned(ctx)
     return -1 if unsigned and unsigned[0] < ctx.request.cut else span.start
 
@@ -81,5 +81,5 @@ RULE = Rule(
     Params,
     "remembers",
     "Anthropic Messages API: thinking is bound to the model and to the exact messages before it (Opus 5.5, Fable 5.1)",
-    settles=_settle,
+    idle_from=_find_idle_start,
 )

@@ -27,22 +27,22 @@ from turnscope.session.model import Session
 from tests.laws.test_policies import NAMES, limits, tight
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_sessions").glob("*.jsonl"))
-SETTLING = [name for name in NAMES if any(part.rule.settles for part in add_repairs(policies.load(name)).rules)]
+IDLING = [name for name in NAMES if any(part.rule.idle_from for part in add_repairs(policies.load(name)).rules)]
 
 
 def run_always(policy: Policy) -> Policy:
     """The policy with rules that run at every request."""
-    return replace(policy, rules=tuple(replace(part, rule=replace(part.rule, settles=None)) for part in policy.rules))
+    return replace(policy, rules=tuple(replace(part, rule=replace(part.rule, idle_from=None)) for part in policy.rules))
 
 
 @settings(max_examples=examples(100))
-@given(sessions, limits, st.sampled_from(SETTLING))
+@given(sessions, limits, st.sampled_from(IDLING))
 def test_a_rule_that_is_left_out_would_have_done_nothing(session: Session, limit: int, name: str) -> None:
     policy, ledger = add_repairs(tight(name, limit)), ledger_of(session)
     assert [*replay(session, policy, ledger)] == [*replay(session, run_always(policy), ledger)]
 
 
-@pytest.mark.parametrize(("name", "file"), [*zip(SETTLING, cycle(SAMPLES), strict=False)])
+@pytest.mark.parametrize(("name", "file"), [*zip(IDLING, cycle(SAMPLES), strict=False)])
 def test_the_same_holds_on_a_whole_session(name: str, file: Path) -> None:
     session, policy = turnscope.load(file), add_repairs(policies.load(name))
     ledger = ledger_of(session)
@@ -58,11 +58,11 @@ def test_most_requests_of_a_session_that_nothing_cuts_leave_such_rules_out() -> 
             ran.append(ctx.request.n)
             return part.rule.edits(envelope, ctx, params)
 
-        return replace(part, rule=replace(part.rule, edits=edits)) if part.rule.settles else part
+        return replace(part, rule=replace(part.rule, edits=edits)) if part.rule.idle_from else part
 
     watched = replace(policy, rules=tuple(map(watch, policy.rules)))
     assert [*replay(session, watched, ledger_of(session))] == [*replay(session, policy, ledger_of(session))]
-    often = sum(part.rule.settles is not None for part in policy.rules) * len(session.requests)
+    often = sum(part.rule.idle_from is not None for part in policy.rules) * len(session.requests)
     assert often
     assert len(ran) < often / 4
 
@@ -81,7 +81,7 @@ def test_what_is_read_of_a_session_is_read_once_for_its_replays_and_keeps_no_ses
 
     policy = policies.load("keep-everything")
     step = policy.rules[0]
-    asking = replace(policy, rules=(replace(step, rule=replace(step.rule, edits=edits, settles=None)),))
+    asking = replace(policy, rules=(replace(step, rule=replace(step.rule, edits=edits, idle_from=None)),))
     for _ in range(3):
         assert [*replay(session, asking, ledger_of(session))]
     assert read == ["once"]
