@@ -39,10 +39,11 @@ def test_recordings_of_the_tap_are_deleted_on_request_alone(data_folder: Path, c
     log = data_folder / "tap" / "claude.jsonl"
     log.parent.mkdir(parents=True)
     log.write_text("{}")
+    (log.parent / "spending.sqlite").write_bytes(b"names of sessions, and what they cost")
     assert command.main(["forget"]) == 0
     assert log.exists()
     assert command.main(["forget", "--tap"]) == 0
-    assert not log.exists()
+    assert not [*log.parent.iterdir()]
     assert "Deleted 1 recordings of the tap (0.0 MB)" in capsys.readouterr().out
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from typing import Any
 import httpx2
 import pytest
 from turnscope.pricing.prices import PRICES
-from turnscope.tap import day_ledger
+from turnscope.tap import spending_ledger
 from turnscope.tap.answer_usage import count_prompt, measure_answer
 from turnscope.tap.apis import Upstreams
 from turnscope.tap.enforcement import Enforcer, Rules
@@ -120,9 +122,9 @@ def make_reply(api: str, *, streams: bool, pause: float) -> Answer:
     return stream(first, wait, *rest)
 
 
-def ask(address: str, api: str, *, streams: bool = False, limit: int = WRITTEN, timeout: float = 60) -> int:
-    body = make_body(api, streams=streams, limit=limit)
-    return httpx2.post(address + make_path(api, streams=streams), json=body, timeout=timeout).status_code
+def ask(address: str, api: str, *, streams: bool = False, limit: int = WRITTEN, timeout: float = 60, session: str = "") -> int:
+    body, headers = make_body(api, streams=streams, limit=limit), {"x-session-id": session} if session else {}
+    return httpx2.post(address + make_path(api, streams=streams), json=body, headers=headers, timeout=timeout).status_code
 
 
 def ask_at_once(addresses: Sequence[str], api: str, *, streams: bool = False) -> list[int]:
@@ -296,6 +298,40 @@ def test_a_tap_that_is_killed_holds_nothing_any_more(tmp_path: Path) -> None:
         ended.set()
 
 
+def test_a_session_that_goes_on_behind_another_tap_has_one_budget(tmp_path: Path) -> None:
+    api = "openai-chat"
+    reply, budgets = make_reply(api, streams=False, pause=0.0), Budgets(session=OUTPUT[api] * Decimal("2.5"))
+    with budgeted(tmp_path / "1", budgets, reply) as (tap, _):
+        assert [ask(tap.address, api, session="one") for _ in range(2)] == [200, 200]
+        assert ask(tap.address, api) == 200  # names no session: it is one of this tap alone
+        wait_for(lambda: read_spent(tmp_path / "1", "one") > 2 * OUTPUT[api])
+    shutil.copy(tmp_path / "1" / spending_ledger.FILE, tmp_path)
+    with budgeted(tmp_path, budgets, reply) as (tap, upstream):
+        assert ask(tap.address, api, session="one") == 429
+        assert [ask(tap.address, api, session="another"), ask(tap.address, api)] == [200, 200]
+        assert len(upstream.came) == 2
+
+
+def test_taps_that_run_at_once_share_the_budget_of_a_session(tmp_path: Path) -> None:
+    api = "openai-chat"
+    budgets = Budgets(session=OUTPUT[api] * Decimal("3.5"))
+    with serve(make_reply(api, streams=False, pause=0.05)) as upstream:
+        places, rules = Upstreams(upstream.url, {}), Rules(budgets=budgets)
+        with (
+            run_tap(tmp_path / "a.jsonl", places, rules=rules) as a,
+            run_tap(tmp_path / "b.jsonl", places, rules=rules) as b,
+            ThreadPoolExecutor(12) as pool,
+        ):
+            found = [*pool.map(lambda tap: ask(tap.address, api, session="one"), [a, b] * 6)]
+    assert found.count(200) == len(upstream.came) == 3
+
+
+def read_spent(folder: Path, session: str) -> Decimal:
+    with closing(sqlite3.connect(folder / spending_ledger.FILE)) as database:
+        ((spent,),) = database.execute("select coalesce(sum(spent), 0) from sessions where session = ?", (session,))
+    return Decimal(spent) / 10**12
+
+
 def suppress_all(work: Any) -> None:
     with suppress(Exception):
         work()
@@ -305,7 +341,7 @@ def test_without_its_database_a_tap_counts_what_it_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api = "openai-chat"
-    (tmp_path / day_ledger.FILE).mkdir()
+    (tmp_path / spending_ledger.FILE).mkdir()
     with budgeted(tmp_path, Budgets(day=OUTPUT[api] * Decimal("1.5")), make_reply(api, streams=False, pause=0.0)) as (tap, _):
         assert [ask(tap.address, api) for _ in range(3)] == [200, 429, 429]
     assert capsys.readouterr().err.count("the spending of other taps is not counted") == 1

@@ -38,6 +38,6 @@ def delete_taps() -> None:
 
     logs = [*find_tap_folder().glob("*.jsonl")]
     size = sum(log.stat().st_size for log in logs)
-    for file in (*logs, *find_tap_folder().glob("*.ids")):
+    for file in (*logs, *find_tap_folder().glob("*.ids"), *find_tap_folder().glob("*.sqlite*")):
         file.unlink()
     click.echo(f"Deleted {len(logs)} recordings of the tap ({size / 1e6:,.1f} MB).")

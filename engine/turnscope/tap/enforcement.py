@@ -32,7 +32,6 @@ from turnscope.tap import upstream_answers
 from turnscope.tap.answer_usage import count_prompt, measure_answer
 from turnscope.tap.body_edits import Outline, check_body, write_body
 from turnscope.tap.client_bodies import CONVERSATIONS, ClientBody, Doubt, parse_client_body
-from turnscope.tap.day_ledger import DayLedger
 from turnscope.tap.decoding import decode_all
 from turnscope.tap.expected_costs import ExpectedCost, expect_cost
 from turnscope.tap.planned_conversation import (
@@ -44,7 +43,8 @@ from turnscope.tap.planned_conversation import (
     make_chat,
 )
 from turnscope.tap.refusal_forms import Refusal, refuse_size
-from turnscope.tap.spending import Budgets, Hold, Spending
+from turnscope.tap.spending import RUN, Budgets, Hold, Spending
+from turnscope.tap.spending_ledger import SpendingLedger
 from turnscope.tap.upstream_answers import Ask, UpstreamProvider
 
 MOST_CONVERSATIONS = 32  # that are remembered; the one that was silent longest is forgotten first
@@ -52,7 +52,6 @@ MOST_STEPS = 128  # requests of one conversation from which a copy of it can go 
 MIN_THINKING = 1_024  # tokens; the Messages API accepts no smaller budget
 USAGE_SECONDS = 1.0  # how long a request waits until the answer before it, which has ended, is read
 HOLD_SECONDS = 0.25  # how often a request that waits for others looks at what other taps do
-RUN = "run"  # the session of requests that name none
 _LIMITS = {
     "anthropic-messages": ("max_tokens",),
     "openai-chat": ("max_completion_tokens", "max_tokens"),
@@ -161,7 +160,7 @@ class Enforcer:
         rules: Rules,
         report: Callable[[str], None] = print,
         clock: Callable[[], float] = time.time,
-        ledger: DayLedger | None = None,
+        ledger: SpendingLedger | None = None,
     ) -> None:
         self.rules, self.clock = rules, clock
         self.spending = Spending(rules.budgets, rules.prices, report, clock, ledger)

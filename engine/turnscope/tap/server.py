@@ -30,9 +30,9 @@ from turnscope.tap.traffic import Traffic, WatchedRecorder
 if TYPE_CHECKING:
     import uvicorn
 
-    from turnscope.tap.day_ledger import DayLedger
     from turnscope.tap.enforcement import Rules
     from turnscope.tap.ruled_requests import RuledRequests
+    from turnscope.tap.spending_ledger import SpendingLedger
 
 START_SECONDS, END_SECONDS = 10.0, 5.0
 IDLE_SECONDS = 600  # a client's idle connection stays open so long, as with a provider: clients use it again without a look
@@ -120,25 +120,26 @@ def _prepare_process() -> None:
 
 
 def _make_rules(rules: Rules | None, path: Path, recorder: Recorder) -> RuledRequests | None:
-    """Make what rules on requests. It knows what was spent today by all taps, where a day has a budget."""
+    """Make what rules on requests. Where there is a budget, it knows what all taps spent."""
     if rules is None:
         return None
     from turnscope.tap.enforcement import Enforcer
     from turnscope.tap.ruled_requests import RuledRequests
 
-    enforcer = Enforcer(rules, _report, ledger=_make_ledger(rules, path) if rules.budgets.day is not None else None)
+    enforcer = Enforcer(rules, _report, ledger=_make_ledger(rules, path) if rules.budgets.are_set else None)
     if rules.policy is not None:
         Thread(target=enforcer.warm_up, name="tap-warm-up", daemon=True).start()
     return RuledRequests(enforcer, recorder, rules.policy.name if rules.policy else "")
 
 
-def _make_ledger(rules: Rules, path: Path) -> DayLedger:
-    from turnscope.tap.day_ledger import DayLedger, Sums
+def _make_ledger(rules: Rules, path: Path) -> SpendingLedger:
     from turnscope.tap.log_sums import LogSums
     from turnscope.tap.spending import name_day
+    from turnscope.tap.spending_ledger import Shares, SpendingLedger
 
-    ledger = DayLedger(path, lambda log: LogSums(log, rules.prices, name_day), name_day, time.time, _report)
-    with ledger.open(Sums):
+    make_sums = None if rules.budgets.day is None else lambda log: LogSums(log, rules.prices, name_day)
+    ledger = SpendingLedger(path, make_sums, name_day, time.time, _report)
+    with ledger.open("", Shares):
         pass  # what earlier taps spent is read now, and not when the first request waits for it
     return ledger
 

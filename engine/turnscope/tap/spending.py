@@ -16,10 +16,12 @@ from decimal import Decimal
 
 from turnscope.pricing.prices import Prices
 from turnscope.session.model import Usage
-from turnscope.tap.day_ledger import DayLedger, Sums
 from turnscope.tap.expected_costs import ExpectedCost
 from turnscope.tap.log_sums import RECENT
 from turnscope.tap.refusal_forms import Refusal, refuse_spending
+from turnscope.tap.spending_ledger import Shares, SpendingLedger, Sums
+
+RUN = "run"  # the session of requests that name none: those of one tap
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Spending:
         prices: Prices,
         report: Callable[[str], None],
         clock: Callable[[], float],
-        ledger: DayLedger | None = None,
+        ledger: SpendingLedger | None = None,
     ) -> None:
         self.budgets, self.prices, self.ledger, self._report, self._clock = budgets, prices, ledger, report, clock
         self.by_session: dict[str, Decimal] = {}
@@ -89,8 +91,9 @@ class Spending:
             session: Its session.
             cost: What it may cost.
         """
-        with self._lock, self._open_day() as others:
-            usual = min(cost.most, self._find_usual(session) or others.usual or cost.prompt)
+        with self._lock, self._open_ledger(session) as others:
+            known = max(self._find_usual(session), others.session.usual) or self._find_usual() or others.day.usual
+            usual = min(cost.most, known or cost.prompt)
             scopes = self._list_scopes(session, others)
             for scope in scopes:
                 if scope.spent >= scope.most or scope.spent + usual > scope.most:
@@ -119,7 +122,7 @@ class Spending:
         with self._changed:
             if hold in self._holds:
                 self._holds.discard(hold)
-                self._tell()
+                self._tell(hold.session)
 
     def add(self, session: str, model: str, usage: Usage, at: float, hold: Hold | None = None) -> None:
         """Add what a request was billed, and hold nothing back for it any more.
@@ -143,7 +146,7 @@ class Spending:
             self._recent.setdefault(session, deque(maxlen=RECENT)).append(cost.total)
             if hold:
                 self._holds.discard(hold)
-            self._tell()
+            self._tell(session)
 
     def say_unpriced(self, model: str) -> None:
         """Report once that a model has no known price."""
@@ -160,7 +163,7 @@ class Spending:
             session: The session.
         """
         with self._lock:
-            scopes = self._list_scopes(session, Sums())
+            scopes = self._list_scopes(session, Shares())
         used = (scope for scope in scopes if scope.spent >= scope.most)
         return next((refuse_spending(api, scope.spent, scope.most, scope.name) for scope in used), None)
 
@@ -172,39 +175,50 @@ class Spending:
             self.ledger = None
 
     @contextmanager
-    def _open_day(self) -> Iterator[Sums]:
-        """Give what other taps spent today and hold. They wait, and are told behind the block what this one does."""
+    def _open_ledger(self, session: str) -> Iterator[Shares]:
+        """Give what other taps spent and hold. They wait, and are told behind the block what this one does."""
         if self.ledger is None:
-            yield Sums()
+            yield Shares()
             return
-        with self.ledger.open(self._add_own) as others:
+        with self.ledger.open(_name_shared(session), lambda: self._add_own(session)) as others:
             yield others
 
-    def _tell(self) -> None:
+    def _tell(self, session: str) -> None:
         """Tell requests that wait, and other taps, that something changed."""
         if self.ledger:
-            self.ledger.write(self._add_own())
+            self.ledger.write(_name_shared(session), self._add_own(session))
         self._changed.notify_all()
 
-    def _add_own(self) -> Sums:
+    def _add_own(self, session: str) -> Shares:
         spent = self.by_day.get(name_day(self._clock()), Decimal(0))
-        return Sums(spent, self._sum_held(), self._find_usual())
+        of_session = Sums(self.by_session.get(session, Decimal(0)), self._sum_held(session), self._find_usual(session))
+        return Shares(Sums(spent, self._sum_held(), self._find_usual()), of_session)
 
-    def _list_scopes(self, session: str, others: Sums) -> list[_Scope]:
-        own = self._add_own()
+    def _list_scopes(self, session: str, others: Shares) -> list[_Scope]:
+        own = self._add_own(session)
         known = [
-            ("session", self.budgets.session, self.by_session.get(session, Decimal(0)), self._sum_held(session)),
-            ("day", self.budgets.day, own.spent + others.spent, own.held + others.held),
+            ("session", self.budgets.session, own.session, others.session),
+            ("day", self.budgets.day, own.day, others.day),
         ]
-        return [_Scope(name, most, spent, held) for name, most, spent, held in known if most is not None]
+        return [
+            _Scope(name, most, mine.spent + theirs.spent, mine.held + theirs.held)
+            for name, most, mine, theirs in known
+            if most is not None
+        ]
 
-    def _find_usual(self, session: str = "") -> Decimal:
-        """What the dearest of a session's requests of late cost; of a new one, and of none, of all sessions."""
-        known = self._recent.get(session) or [cost for costs in self._recent.values() for cost in costs]
-        return max(known, default=Decimal(0))
+    def _find_usual(self, session: str | None = None) -> Decimal:
+        """What the dearest of a session's requests of late cost; without one, of all sessions."""
+        return max(
+            (cost for name, costs in self._recent.items() if session in (None, name) for cost in costs), default=Decimal(0)
+        )
 
     def _sum_held(self, session: str | None = None) -> Decimal:
         return sum((hold.usd for hold in self._holds if session in (None, hold.session)), Decimal(0))
+
+
+def _name_shared(session: str) -> str:
+    """The name by which other taps know a session; "" = by none."""
+    return "" if session == RUN else session
 
 
 def name_day(at: float) -> str:
