@@ -8,8 +8,11 @@ which stays and is used again as it is. The parts:
   the tables equal those of a serial run, row by row.
 - cost: throughput on one worker and on two, of sources on a disk; the memory of workers and of the processes that read for
   them, from quarter to quarter of the run; what 1 TB would take at that rate.
+- memory: two workers read the sources from that server, while one of them is killed early and objects are replaced; what each
+  worker and the process that reads for it hold, after every source: the median of the first third against that of the last.
 
-Exit 1 if tables differ, or if the memory of the last quarter is over 1.3 times that of the second.
+Exit 1 if tables differ, if the memory of the last quarter is over 1.3 times that of the second, or that of a last third over
+1.1 times that of the first.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "engine"), str(ROOT / "tests" / "bench")]
@@ -43,7 +48,7 @@ from turnscope.fleet.storage import open_storage  # noqa: E402
 from tests.fleet.made import find_differences  # noqa: E402
 
 REPLACED = 5  # objects, while the run goes on
-GROWN = 1.3
+GROWN, GROWN_THIRD = 1.3, 1.1
 TERABYTE = 1e12
 
 
@@ -141,8 +146,16 @@ class Processes:
             end(process)
 
 
-def attack(processes: Processes, folder: Path, source: str) -> Callable[[RunReport], None]:
-    """What is done to a run at parts of its way: a function that takes its report."""
+def attack(
+    processes: Processes, folder: Path, source: str, ats: tuple[float, ...] = (0.1, 0.3, 0.6)
+) -> Callable[[RunReport], None]:
+    """What is done to a run at parts of its way: a function that takes its report.
+
+    Args:
+        processes: the cluster.
+        folder, source: where sources lie, and where they are read.
+        ats: when objects are replaced, a worker killed, the scheduler restarted; over 1 = never.
+    """
     storage, done = open_storage(source), set[str]()
     names = sorted(path for path in folder.rglob("*.jsonl"))
 
@@ -155,11 +168,8 @@ def attack(processes: Processes, folder: Path, source: str) -> Callable[[RunRepo
 
     def act(report: RunReport) -> None:
         part = (report.read + report.failed) / max(1, report.found)
-        for at, name, what in (
-            (0.1, "replace", replace),
-            (0.3, "kill a worker", processes.kill_worker),
-            (0.6, "restart the scheduler", processes.restart_scheduler),
-        ):
+        whats = (replace, processes.kill_worker, processes.restart_scheduler)
+        for at, name, what in zip(ats, ("replace", "kill a worker", "restart the scheduler"), whats, strict=True):
             if part >= at and name not in done:
                 done.add(name)
                 what()
@@ -202,6 +212,37 @@ def run_under_attack(folder: Path) -> Attacked:
         second = FleetRun(open_fleet(dest), build_options()).run(list_sources(source), Cluster(processes.address))
         serial = FleetRun(open_fleet(other), build_options()).run(list_sources(source), SerialCluster())
         return Attacked(first, second, serial, find_differences(dest, other), memory)
+
+
+def show_memory(folder: Path) -> bool:
+    """Print what workers hold while they read from S3; gives whether that stays."""
+    source, samples = "s3://fleet/logs", defaultdict[int, list[tuple[int, float]]](list)
+    with serve_s3(), ExitStack() as stack:
+        storage = open_storage(source)
+        storage.fs.put(f"{folder}/", f"{storage.root}/", recursive=True)
+        processes = Processes(2)
+        stack.callback(processes.close)
+        acts = attack(processes, folder, source, (0.4, 0.02, 2.0))
+
+        def watch(report: RunReport) -> None:
+            acts(report)
+            for worker in [*processes.workers]:
+                samples[worker.pid].append((report.read, measure_memory([worker.pid])))
+
+        wait_for(lambda: is_open(processes.port), 60)
+        units = list_sources(source)
+        report = FleetRun(open_fleet("s3://fleet/tables"), build_options()).run(units, Cluster(processes.address), watch)
+    print(f"memory: {report!r}")
+    flat = True
+    for held in samples.values():
+        first = [megabytes for number, megabytes in held if len(units) / 20 < number <= len(units) / 3]
+        last = [megabytes for number, megabytes in held if number > len(units) * 2 / 3]
+        if first and last:  # not the one that was killed
+            begin, end_ = median(first), median(last)
+            most = max(megabytes for _, megabytes in held)
+            print(f"  a worker: first third {begin:,.0f} MB, last third {end_:,.0f} MB, at most {most:,.0f} MB")
+            flat &= end_ <= GROWN_THIRD * begin
+    return flat
 
 
 def is_open(port: int) -> bool:
@@ -267,7 +308,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A fleet under attack, and what it costs.")
     parser.add_argument("--sessions", type=int, default=2_000)
     parser.add_argument("--megabytes", type=float, default=200.0)
-    parser.add_argument("--part", choices=("attack", "cost"))
+    parser.add_argument("--part", choices=("attack", "cost", "memory"))
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     failed = False
@@ -276,9 +317,13 @@ def main() -> int:
         if not folder.exists():
             folder.mkdir()
             make(folder, given.megabytes, given.sessions)
-        if given.part != "attack":
+        if given.part in (None, "memory"):
+            copy = Path(name, "watched")
+            shutil.copytree(folder, copy)
+            failed |= not show_memory(copy)
+        if given.part in (None, "cost"):
             failed |= not show_costs(folder, Path(name))
-        if given.part != "cost":
+        if given.part in (None, "attack"):
             copy = Path(name, "attacked")
             shutil.copytree(folder, copy)
             runs.COMMIT_SECONDS = 10.0

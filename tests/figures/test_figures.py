@@ -325,7 +325,10 @@ def test_policies_over_sessions_are_points_with_their_intervals() -> None:
         replace(base, policy="refused", unsent=0.1),
         replace(base, policy="as-recorded", cost=1.0, low=1.0, high=1.0),
     ]
-    drawn = {each.name: each for each in figures.draw_policy_table(table, {"<b>best</b>", "as-recorded"}).data}
+    figure = figures.draw_policy_table(table, {"<b>best</b>", "as-recorded"})
+    drawn = {each.name: each for each in figure.data}
+    low, high = figure.layout.yaxis.range
+    assert low < -0.05 * (high - low), "what loses nothing stands clear of the factors below the axis"
     assert [list(drawn[name].x) for name in ("would be refused somewhere", "fits", "as recorded")] == [[0.8], [2.0], [1.0]]
     best = drawn["no other one beats it"]
     assert (best.error_x.array[0], best.error_x.arrayminus[0]) == pytest.approx((0.15, 0.1))

@@ -281,7 +281,9 @@ def draw_policy_table(table: Sequence[PolicyRow], best: Collection[str], theme: 
     figure.update_xaxes(
         type="log", tickvals=ticks, ticktext=[f"×{each:g}" for each in ticks], title="cost, the record being ×1", tickangle=0
     )
-    return figure.update_yaxes(title="lost references", tickformat=".0%", rangemode="tozero")
+    most = max([0.01, *(row.lost for row in table)])
+    below = [-0.1 * most, 1.08 * most]  # room for the record, which loses nothing, above the factors
+    return figure.update_yaxes(title="lost references", tickformat=".0%", range=below, zeroline=False)
 
 
 def _place_rows(rows: Sequence[PolicyRow], colour: str, *, named: bool) -> dict[str, Any]:
