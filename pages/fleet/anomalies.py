@@ -24,7 +24,7 @@ def draw(warehouse: Warehouse, chosen: Selection) -> None:
     by = choices.draw_group(warehouse, "Days of each", {**choices.GROUPS, "day": "All together"})
     found = find_anomalies(warehouse, chosen, by)
     st.html(
-        f'<p class="fleet-hint">A day is held against the same weekday of the {WEEKS} weeks before, a week of a called tool '
+        f'<p class="fleet-hint">A day is held against the same weekday of up to {WEEKS} weeks before, a week of a called tool '
         f"against those before it. Listed is what lies {LIMIT} robust standard deviations (σ: 1.4826 times the median absolute "
         "deviation) or more off the median, and each change of the system prompt that most requests carry.</p>"
     )

@@ -79,6 +79,15 @@ def test_a_day_is_held_against_the_same_weekday_of_the_weeks_before(tmp_path: Pa
     assert not find_anomalies(warehouse, Selection(until=FIRST + timedelta(days=99)), "team")[:0]
 
 
+@pytest.mark.parametrize(("day", "weeks"), [(28, 4), (41, 5), (63, 8)])
+def test_the_sentence_says_how_many_weeks_were_there(day: int, weeks: int, tmp_path: Path, template: dict[str, Row]) -> None:
+    rows = [make_request(template, each, 100.0 if each < day else 400.0) for each in range(day + 1)]
+    rows.append(make_request(template, -70, 1.0, team="older"))
+    found = find_anomalies(write(tmp_path, requests=rows), Selection(), "team")
+    (text,) = [one.text for one in found if one.kind == "day"]
+    assert f"the {weeks} {FIRST + timedelta(days=day):%A}s before" in text
+
+
 def test_one_outlier_before_hides_no_other(tmp_path: Path, template: dict[str, Row]) -> None:
     usd = [50.0 + day % 3 for day in range(90)]
     usd[70] = usd[77] = 500.0

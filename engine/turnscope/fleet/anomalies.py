@@ -128,7 +128,8 @@ def _find_days(warehouse: Warehouse, chosen: Selection, by: Group) -> Iterator[A
         value, middle = float(usd[row, column]), float(usual[row, column])
         if abs(value - middle) >= MIN_USD:
             day = date(1970, 1, 1) + timedelta(days=int(first + column))
-            text = f"{format_usd(value)}; the {WEEKS} {day:%A}s before have a median of {format_usd(middle)}."
+            weeks = min(WEEKS, int(column - began[row]) // 7)  # since its owner had any
+            text = f"{format_usd(value)}; the {weeks} {day:%A}s before have a median of {format_usd(middle)}."
             yield Anomaly("day", group, listed[row] or "", day, day, value, middle, float(off[row, column]), text)
 
 
