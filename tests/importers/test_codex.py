@@ -419,3 +419,17 @@ def test_a_compaction_in_a_turn_of_its_own_was_requested() -> None:
     assert read_triggers() == {"manual"}
     assert read_triggers(make_message("user", "go on")) == {None}
     assert read_triggers(after=(make_message("user", "go on"),)) == {None}
+
+
+def test_a_summary_is_known_where_something_stands_in_for_all_that_left() -> None:
+    """Of a prompt with a picture its text stays, so that no stretch left without a trace."""
+    prompt, texts = make_message("user", "look"), ("look", "So far")
+    marks = [{"type": "input_text", "text": text} for text in ("<image 1>", "</image>")]
+    prompt["payload"]["content"][:0] = [marks[0], {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}, marks[1]]
+    history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]} for text in texts]
+    compacted = line("compacted", message="So far", replacement_history=history)
+    rows = [META, TURN, prompt, make_message("assistant", "A cat."), make_count(105, 100), compacted]
+    session = open_value([*rows, make_message("user", "next"), make_message("assistant", "Yes.")], lines=True)
+    (seen,) = session.observed
+    assert [part.text for part in seen.edit.body or ()] == ["look"]
+    assert session.blocks[seen.edit.facts["summary"]].text == "So far"

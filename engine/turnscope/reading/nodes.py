@@ -308,6 +308,8 @@ class _Tree:
             reported = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
             if gone.get((start, stop)) != body:  # else an earlier cut did it
                 edits.append(Edit(cut.action, cut.because, span, tuple(body), facts=reported))
+        if edits and "summary" in facts and not any("summary" in edit.facts for edit in edits):  # something stands in each gap
+            edits[-1] = structs.replace(edits[-1], facts=facts)
         return edits, gaps
 
 
