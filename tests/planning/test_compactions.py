@@ -230,3 +230,16 @@ def test_behind_a_compaction_files_come_back_by_when_they_were_written_and_the_l
         ("skills", "listing of skills"),
         ("reminder", "where"),
     ]
+
+
+@pytest.mark.parametrize(("billed", "compacts"), [(33_000, False), (34_000, True)])
+def test_pi_keeps_its_whole_reserve_free_in_a_small_window(billed: int, compacts: bool) -> None:
+    """A run may end at the window less 16,384 tokens: 33,616 of 50,000."""
+    builder = Builder("s", "other", "a session")
+    for number in range(8):
+        builder.add_message("user", f"prompt {number} " + "word " * 6_000)
+        used = Usage(billed if number == 6 else 20_000, output_tokens=5)
+        builder.set_request(builder.add_message("assistant", "Done."), model="m", usage=used)
+    session = structs.replace(builder.build(), window=50_000)
+    plans = turnscope.replay(session, "pi").plans
+    assert [plan.request.n for plan in plans if any(one.action == "condense" for one in plan.decisions)] == [7] * compacts

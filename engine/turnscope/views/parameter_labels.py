@@ -162,6 +162,7 @@ LABELS: Mapping[str, str] = {
     "compact_conversation.keep_uses": "Edit: keep the newest (results)",
     "compact_conversation.keep_thinking": "Edit: keep thinking of the newest (answers)",
     "compact_between_runs.recent": "Newest messages that stay (tokens)",
+    "compact_between_runs.reserve": "Reserve for the answer (tokens)",
     "compact_but_last_round.window": "Window that is set (tokens, 0 = none: compact what is refused)",
     "compact_but_last_round.percent": "Compact at fill of that window, if earlier (percent, 0 = unset)",
     "compact_but_last_round.files": "Re-inject the files read last (files)",

@@ -20,6 +20,7 @@ CHARS = 4  # characters of a token, by its estimate
 class Params:
     """The settings of the original."""
 
+    reserve: Annotated[int, "reserveTokens: tokens of the window that a run may not reach into"] = 16_384
     recent: Annotated[int, "keepRecentTokens: tokens of the newest messages that stay, characters / 4"] = 20_000
     cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
@@ -33,14 +34,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return last
     used = recorded_compactions.count_previous_usage(ctx, last, 0)
-    seen = recorded_compactions.find_compactions(ctx)
-    requested = any(edit.facts.get("preTokens", ctx.budget.limit + 1) <= ctx.budget.limit for edit in seen)
-    if used <= ctx.budget.limit and not requested:
+    seen, mark = recorded_compactions.find_compactions(ctx), max(0, ctx.budget.window - params.reserve)
+    requested = any(edit.facts.get("preTokens", mark + 1) <= mark for edit in seen)
+    if used <= mark and not requested:
         return last
-    facts: dict[str, Any] = {"tokens": used, "mark": ctx.budget.limit}
-    because = f"the last run ended at {used:,} tokens, beyond {ctx.budget.limit:,}"
+    facts: dict[str, Any] = {"tokens": used, "mark": mark}
+    because = f"the last run ended at {used:,} tokens, beyond {mark:,}"
     if requested:
-        because = f"requested by the user: the log shows it at {used:,} tokens, within {ctx.budget.limit:,}"
+        because = f"requested by the user: the log shows it at {used:,} tokens, within {mark:,}"
     if (yield from recorded_compactions.follow_recorded(seen, because, facts)):
         return ctx.request.n
     begin, _, fresh = find_leading_summary(envelope, ctx)
@@ -65,7 +66,7 @@ def _find_recent(ctx: Ctx, recent: int) -> int:
 
 RULE = Rule(
     "compact_between_runs",
-    "After a run that ended beyond the budget, replace all but the newest messages by a summary.",
+    "After a run that ended beyond the window less a reserve, replace all but the newest messages by a summary.",
     edits,
     Params,
     source="requests that pi 0.73.1 sent to a recording server, and the transcripts that it wrote",
