@@ -243,3 +243,37 @@ def test_pi_keeps_its_whole_reserve_free_in_a_small_window(billed: int, compacts
     session = structs.replace(builder.build(), window=50_000)
     plans = turnscope.replay(session, "pi").plans
     assert [plan.request.n for plan in plans if any(one.action == "condense" for one in plan.decisions)] == [7] * compacts
+
+
+def make_qwen(*, prompt: bool = False) -> Session:
+    """A session of calls to files, of which the last but one filled a window of 67,000 tokens to 34,500."""
+    builder = Builder("s", "other", "a session")
+    builder.add_message("user", "begin " * 4_200)
+    make_call(builder, 0, "read_file", "large " * 4_000, file_path="large.py")
+    make_call(builder, 1, "write_file", file_path="note.md", content="one\ntwo")
+    make_call(builder, 2, "edit", file_path="note.md", old_string="two", new_string="three")
+    make_call(builder, 3, "read_file", "small", billed=500 if prompt else 34_500, file_path="small.py")
+    if prompt:
+        builder.set_request(builder.add_message("assistant", "Done."), model="claude-x", usage=Usage(34_500, output_tokens=5))
+        builder.add_message("user", "and now?")
+    builder.set_request(builder.add_message("assistant", "So."), model="claude-x", usage=Usage(900, output_tokens=5))
+    return structs.replace(builder.build(), window=67_000)
+
+
+@pytest.mark.parametrize("prompt", [False, True])
+def test_newer_qwen_code_sums_up_all_but_the_newest_call_and_files_come_back(prompt: bool) -> None:
+    """85 % of 67,000 tokens are more than 33,000 below it: 34,000 is where it compacts."""
+    session = make_qwen(prompt=prompt)
+    made = [plan for plan in turnscope.replay(session, "qwen-code-0.24").plans if plan.decisions]
+    (plan,) = made
+    assert plan.request.n == len(session.requests) - 1
+    assert "the threshold is 34,000" in plan.decisions[0].edit.because
+    summary, files = (piece.body or () for piece in plan.after.pieces if piece.body)
+    assert [part.role for part in summary] == ["user", "assistant"]
+    assert [part.text for part in files] == [
+        "Read last, too large to come back:\n- large.py",
+        "small.py, as it is now:\nsmall",
+        "note.md, as it is now:\none\nthree",
+    ]
+    stands = [b for piece in plan.after.pieces if piece.body is None for b in session.blocks[piece.start : piece.stop]]
+    assert [b.text if b.kind == "text" else b.kind for b in stands] == (["and now?"] if prompt else ["tool_use", "tool_result"])

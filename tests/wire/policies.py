@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -26,7 +27,8 @@ from turnscope.session.model import ObservedEdit, Part, Session
 from turnscope.views.parameters import apply_changes
 
 from tests.wire import Run
-from tests.wire.compare import HEAD, PARTS, Rebuilt, compare_body, pair_requests, sessions
+from tests.wire.compare import HEAD, PARTS, Compared, Rebuilt, compare_body, pair_requests, sessions
+from tests.wire.leaves import leaves
 
 REQUESTED = "requested by the user"  # how a policy says that it follows what the log shows
 SPOKEN = ("", "prompt", "answer", "tool")  # origins of messages that a person, a model or a tool said
@@ -38,6 +40,7 @@ class Agent(NamedTuple):
     policy: str | Callable[[Run], str]
     read_settings: Callable[[Path, Run], Mapping[str, Any]]
     actions: tuple[str, ...] = ("condense",)  # what it does to make room
+    context: bool = False  # it sends a context before the first prompt that its log does not hold
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Held:
     compaction, which the policy then makes without what the log holds of it, whether the same blocks stay. `more`: how many
     characters of each body were not sent. `files`: for each compaction after which the log of Claude Code lists files that came
     back, those files, and those of the policy where it does not know what the log holds of it; both in their order.
+    `context`: of an agent whose log lacks the texts before the first prompt, their characters in each body; `logged`: the share
+    of the other characters of messages that is equal.
     """
 
     policy: str
@@ -58,6 +63,8 @@ class Held:
     requested: tuple[int, ...] = ()
     more: tuple[int, ...] = ()
     files: tuple[tuple[list[str], list[str]], ...] = ()
+    context: tuple[int, ...] = ()
+    logged: tuple[float, ...] = ()
 
     @property
     def met(self) -> tuple[int, ...]:
@@ -105,6 +112,21 @@ def read_gemini(folder: Path, _run: Run) -> Mapping[str, Any]:
     return {"budget.share": share} if share else {}
 
 
+def read_qwen(folder: Path, _run: Run) -> Mapping[str, Any]:
+    """The window of the run's settings."""
+    file = folder / "settings.json"
+    settings = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    window = settings.get("model", {}).get("generationConfig", {}).get("contextWindowSize")
+    return {"budget.window": window} if window else {}
+
+
+def choose_qwen(run: Run) -> str:
+    """Qwen Code's policy by the version that its log names: from 0.24 on all but the newest call is summed up."""
+    logs = (json.loads(line) for file in run.transcripts.rglob("chats/*.jsonl") for line in file.open(encoding="utf-8"))
+    version = next((log["version"] for log in logs if log.get("version")), "0")
+    return "qwen-code-0.24" if tuple(map(int, re.findall(r"\d+", version)[:2])) >= (0, 24) else "qwen-code"
+
+
 def choose_cline(run: Run) -> str:
     """Cline's policy, by what its newest compaction left: a summary, or prompts with notices, which no model wrote."""
     kept = (json.loads(file.read_text("utf-8"))["messages"] for file in run.transcripts.rglob("*.compaction.json"))
@@ -117,7 +139,7 @@ AGENTS: Mapping[str, Agent] = {
     "codex": Agent("codex", read_codex),
     "opencode": Agent("opencode", read_opencode),
     "pi": Agent("pi", read_pi),
-    "qwen-code": Agent("qwen-code", lambda _folder, _run: {}),
+    "qwen-code": Agent(choose_qwen, read_qwen, context=True),
     "gemini-cli": Agent("gemini-cli-0.61", read_gemini, ("truncate", "condense")),
     "mini-swe-agent": Agent("mini-swe-agent", lambda _folder, _run: {}, ("truncate",)),
     "cline-sdk": Agent(choose_cline, lambda _folder, _run: {}),
@@ -145,13 +167,30 @@ def hold_session(run: Run, session: Session, policy: Policy, actions: Collection
         for n, plan in enumerate(trace.plans)
         if (usage := plan.request.usage)
     ]
-    held = [compare_body(row, one) for row, one in pair_requests(run.main, rebuilt) if one]
+    pairs = [(row, one) for row, one in pair_requests(run.main, rebuilt) if one]
+    held = [compare_body(row, one) for row, one in pairs]
+    context = [count_context(row, session) for row, _ in pairs] if AGENTS[session.source].context else []
+    logged = [find_logged(*one) for one in zip(held, pairs, context, strict=True)] if context else []
     equal = {part: tuple(one.equal[part] for one in held) for part in PARTS}
     requested = [n for n in sorted(recorded) if any(one.edit.because.startswith(REQUESTED) for one in trace.plans[n].decisions)]
     stays = hold_stays(session, policy)
     more = tuple(one.more for one in held)
     files = tuple(hold_files(run, session, policy)) if session.source == "claude-code" else ()
-    return Held(policy.name, tuple(sorted(recorded)), tuple(sorted(made)), equal, stays, tuple(requested), more, files)
+    cuts = (tuple(sorted(recorded)), tuple(sorted(made)))
+    return Held(policy.name, *cuts, equal, stays, tuple(requested), more, files, tuple(context), tuple(logged))
+
+
+def count_context(row: Mapping[str, Any], session: Session) -> int:
+    """Characters of a request's messages before the first text that the log holds."""
+    said = {block.text for block in session.blocks}
+    said |= {part.text for seen in session.observed for part in seen.edit.body or ()}
+    return sum(map(len, takewhile(lambda text: text not in said, leaves(row["body"])["messages"])))
+
+
+def find_logged(held: Compared, pair: tuple[Mapping[str, Any], Rebuilt], context: int) -> float:
+    """The share of the characters of messages that is equal, those set aside that no log holds."""
+    whole = sum(map(len, leaves(pair[0]["body"])["messages"]))
+    return min(1.0, held.equal["messages"] * whole / (whole - context)) if whole > context else 1.0
 
 
 def hold_files(run: Run, session: Session, policy: Policy) -> Iterator[tuple[list[str], list[str]]]:
@@ -228,6 +267,10 @@ def format_held(name: str, held: Held) -> str:
     cuts = f"{len(held.recorded):>9}{len(held.met):>6}{len(held.requested):>10}{others:>7}{same:>8}"
     more = f"{median(held.more):>10,.0f} ({max(held.more):>7,})" if held.more else ""
     line = f"{name:<28}{held.policy:<24}{cuts}  {shares}{more}"
+    if held.logged:
+        there = [size for size in held.context if size]
+        line += f"\n    of the texts that the log holds: {median(held.logged):.1%} ({min(held.logged):.1%});"
+        line += f" before them, in no log: {median(there or [0]):,.0f} characters in {len(there)} requests"
     if not held.files:
         return line
     same, order = sum(set(a) == set(b) for a, b in held.files), sum(a == b for a, b in held.files)

@@ -174,6 +174,12 @@ def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it
     assert all(held.stays.values()), "where it cuts by itself, the same is left"
     assert min(held.equal["messages"]) >= least
     assert sorted(held.equal["messages"])[len(held.equal["messages"]) // 20] >= 0.99, "but for a twentieth, all is equal"
+    if name.startswith("qwen"):
+        assert min(held.logged) == 1, "what its log holds is equal in every request"
+        assert [size > 0 for size in held.context] == [n < requests[0] for n in range(len(held.context))]
+        assert "of the texts that the log holds: 100.0% (100.0%); before them, in no log: 721" in policies.format_held(
+            name, held
+        )
 
 
 def test_files_come_back_after_a_compaction_of_claude_code_by_when_they_were_written() -> None:

@@ -7,12 +7,12 @@ time of files that the session wrote; of files that it only read the order of re
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from turnscope.envelope.conversation import find_path, get_call_input, get_result_text, memoize
+from turnscope.envelope.conversation import memoize
+from turnscope.envelope.file_touches import Touch, iter_touches
 from turnscope.envelope.rule import Ctx
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Part, Session
@@ -21,16 +21,6 @@ WRITES = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 LISTINGS = ("deferred_tools", "agents", "skills", "mcp_instructions", "reminder")  # behind the files, in this order
 COUNTER = "<total_tokens>"  # in the reminder of tokens left, which is sent with each result
 DATED = ("# gitStatus", "Today's date")  # in the reminders that stand with the memory, before the summary
-_NUMBERED = re.compile(r"\s*\d+[\t→](.*)")  # a line of a file as Read shows it
-
-
-class Touch(NamedTuple):
-    """A result that read or wrote a file: its address, the file, whether it wrote, the file's text since (None: not known)."""
-
-    at: int
-    path: str
-    wrote: bool
-    text: str | None
 
 
 class Returning(NamedTuple):
@@ -89,46 +79,4 @@ def list_context(ctx: Ctx, stop: int) -> tuple[list[Part], list[Part]]:
 @memoize
 def _list_touches(session: Session, index: Index) -> Sequence[Touch]:
     """All reads and writes of files, in order."""
-    return tuple(_iter_touches(session, index))
-
-
-def _iter_touches(session: Session, index: Index) -> Iterator[Touch]:
-    texts: dict[str, str] = {}
-    for at in index.results:
-        block = session.blocks[at]
-        given = get_call_input(session, block) if block.name in ("Read", *WRITES) else {}
-        path, result = find_path(given), get_result_text(block)
-        if not path or result is None or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
-            continue
-        text = _read_text(result, given) if block.name == "Read" else _write_text(texts.get(path), given)
-        if text is not None and not (path in texts and block.name == "Read" and _is_part(given)):
-            texts[path] = text
-        yield Touch(at, path, block.name in WRITES, texts.get(path))
-
-
-def _is_part(given: Mapping[str, Any]) -> bool:
-    return given.get("offset") is not None or given.get("limit") is not None
-
-
-def _read_text(result: str, _given: Mapping[str, Any]) -> str:
-    """The file in a result of Read: its numbered lines without what stands behind them; a result without any as it is."""
-    found: list[str] = []
-    for line in result.split("\n"):
-        match = _NUMBERED.fullmatch(line)
-        if match is None:
-            break
-        found.append(match[1])
-    return "\n".join(found) if found else result
-
-
-def _write_text(text: str | None, given: Mapping[str, Any]) -> str | None:
-    """The file after a call that wrote it; None where the conversation does not tell it."""
-    if isinstance(content := given.get("content"), str):
-        return content
-    edits = given.get("edits") if isinstance(given.get("edits"), list) else [given]
-    for edit in edits or ():
-        old, new = (edit.get("old_string"), edit.get("new_string")) if isinstance(edit, Mapping) else (None, None)
-        if text is None or not isinstance(old, str) or not isinstance(new, str) or not old:
-            return text
-        text = text.replace(old, new, -1 if edit.get("replace_all") else 1)
-    return text
+    return tuple(iter_touches(session, index, ("Read",), WRITES))
