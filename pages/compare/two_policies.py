@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 
 import streamlit as st
 from turnscope import Trace
@@ -73,17 +74,17 @@ def _say_first_difference(a: Trace, b: Trace, first: int | None, at: int) -> Non
 def _draw_versions(found: policy_differences.Differences) -> None:
     """What changed from one version of a tool to another: on this session, in its limits and rules, in its constants."""
     with st.expander(f"What differs between the two: {len(found.rows):,} things", expanded=True, key="compare-versions"):
-        st.dataframe(
-            {
-                "part": [row.part for row in found.rows],
-                "what": [row.what for row in found.rows],
-                f"A, {found.a}": [row.a or None for row in found.rows],
-                f"B, {found.b}": [row.b or None for row in found.rows],
-            },
-            hide_index=True,
-            placeholder="–",
-            key="compare.versions",
-        )
+        st.html(_render_versions(found))
+
+
+def _render_versions(found: policy_differences.Differences) -> str:
+    """A row per difference, its texts whole: those of rules and constants are sentences."""
+    names = ("part", "what", f"A, {found.a}", f"B, {found.b}")
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell or policy_differences.NOT_THERE)}</td>' for cell in row)}</tr>" for row in found.rows
+    )
+    return f'<table class="ts-table words cmp-versions"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _draw_differences(found: Sequence[divergence.BlockDifference], one: str, other: str) -> None:

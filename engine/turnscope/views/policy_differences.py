@@ -127,7 +127,7 @@ def _format(value: Any) -> str:
 def _compare_rows(a: Row, b: Row) -> Iterator[Difference]:
     """What the differences come to: where room is made, what is left then, and how large the prompts become."""
     sides = zip_longest(_describe_row(a), _describe_row(b))
-    yield from (Difference(SESSION, name, mine, theirs) for (name, mine), (_, theirs) in sides)
+    yield from (Difference(SESSION, name, mine, theirs) for (name, mine), (_, theirs) in sides if mine != theirs)
 
 
 def _describe_row(row: Row) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return last
     used = recorded_compactions.count_previous_usage(ctx, last, 0)
-    seen, mark = recorded_compactions.find_compactions(ctx), max(0, ctx.budget.window - params.reserve)
+    seen = recorded_compactions.find_compactions(ctx)
+    mark = max(0, min(ctx.budget.limit, ctx.budget.window - params.reserve))
     requested = any(edit.facts.get("preTokens", mark + 1) <= mark for edit in seen)
     if used <= mark and not requested:
         return last

@@ -37,7 +37,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     last: int = -1 if ctx.state is None else ctx.state
     if ctx.previous is None:
         return last
-    mark = round(port.compute_trigger(ctx.budget.window, params.threshold))
+    mark = min(ctx.budget.limit, round(port.compute_trigger(ctx.budget.window, params.threshold)))
     used = recorded_compactions.count_previous_usage(ctx, last, 0) + _estimate_new(ctx)
     seen = recorded_compactions.find_compactions(ctx)
     requested = any(edit.facts.get("preTokens", mark) < mark for edit in seen)
