@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
 T = TypeVar("T")
+VERSIONS = '<table class="ts-table words cmp-versions">'
 
 
 def test_two_versions_of_one_agent_are_put_side_by_side(app: AppTest) -> None:
     app.query_params["session"] = "cache-goes-cold"
     app.query_params["policies"] = "claude-code,claude-code-2.1.330,last-5-pairs"
     app.switch_page("pages/compare.py").run()
-    (found,) = _until(app, lambda: [html.proto.body for html in app.get("html") if "cmp-versions" in html.proto.body])
+    (found,) = _until(app, lambda: [html.proto.body for html in app.get("html") if VERSIONS in html.proto.body])
     assert not app.exception
     assert [re.sub("<.*?>", "", cell) for cell in re.findall("<th.*?</th>", found)][2:] == [
         "A, Claude Code",
@@ -33,7 +34,7 @@ def test_two_versions_of_one_agent_are_put_side_by_side(app: AppTest) -> None:
     assert "the prompt falls at request" not in rows, "it is the same in both"
     app.selectbox(key="compare.b").set_value("last-5-pairs").run()
     assert not app.exception
-    assert not any("cmp-versions" in html.proto.body for html in app.get("html")), "they are of two systems"
+    assert not any(VERSIONS in html.proto.body for html in app.get("html")), "they are of two systems"
 
 
 def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
