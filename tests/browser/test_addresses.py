@@ -69,6 +69,7 @@ def test_back_takes_back_one_choice_of_the_heatmap_and_a_link_brings_all_of_them
     wait_for_choice(page, "heatmap-measure", "Tokens")
     idle(page)
     page.get_by_role("link", name="Envelope").first.click()
+    page.wait_for_url(lambda url: "/heatmap" not in url)  # the range is shown on both pages
     page.locator('.ts-range[data-range="20-30"]').wait_for()
     idle(page)
     assert "by=" not in page.url, "another page has choices of its own"
