@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from conftest import idle, look, wait_for_theme
 
 from tests.browser.screenshots import WAITING
-from tests.browser.test_accessibility import NARROW, describe
+from tests.browser.test_accessibility import NARROW, find_faults
 from tests.fleet.conftest import make_fleet
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def test_tables_that_are_typed_are_shown_in_every_view(page: Page, tmp_path: Pat
         idle(page)
         wait_for_theme(page, "light")
         page.wait_for_function(f"!document.querySelector({WAITING!r})")
-        found = list(describe(Axe().run(page).response["violations"]))
+        found = find_faults(page)
         assert found == [], "\n".join([name, *map(str, found)])
         look(page, 420, "light")
         page.wait_for_function(f"!document.querySelector({WAITING!r})")
