@@ -39,8 +39,8 @@ def draw_navigator(
     marks = sorted({marker.request for marker in shown.view.markers if marker.kind not in ("subagent", "side")})
     span = url.get_span("range", len(shown.view))
     _mount_navigator(
-        f"{chart}-navigator",
-        chart=chart,
+        chart,
+        session=f"{shown.entry.id}:{shown.part}",
         at=at,
         marks=marks,
         sizes=shown.view.prompts.tolist(),
@@ -138,9 +138,9 @@ def _draw_range(shown: opening.ShownSession, more: Callable[[tuple[int, int]], N
 
 
 def _mount_navigator(
-    key: str,
-    *,
     chart: str,
+    *,
+    session: str,
     at: int,
     marks: Sequence[int],
     sizes: Sequence[int],
@@ -150,21 +150,25 @@ def _mount_navigator(
 ) -> None:
     """Previous, next and go to; arrow keys; a cursor on the chart with key `chart`, its clicks, and ranges drawn on it.
 
-    `span`: requests [start, stop) that are marked on the chart; `mark` is called with others.
+    `session`: as `url.read_session` gives it; what the browser says of another one is too late. `span`: requests [start, stop)
+    that are marked on the chart; `mark` is called with others.
     """
+
+    key = f"{chart}-navigator"
 
     def follow_range() -> None:
         sent = st.session_state[key].get("range")
-        if sent and mark:
+        if sent and mark and sent["session"] == url.read_session():
             mark(int(sent["start"]), int(sent["stop"]))
 
     def follow_step() -> None:
         sent = st.session_state[key].get("go")
-        if sent:
+        if sent and sent["session"] == url.read_session():
             go(int(sent["request"]))
 
     colours = theme.get_palette()
     data: dict[str, object] = {
+        "session": session,
         "chart": chart,
         "at": at,
         "count": len(sizes),

@@ -50,6 +50,11 @@ def read_entry() -> Entry | None:
     return preferred or known.get(registry.FIRST) or next(iter(known.values()), None)
 
 
+def read_session() -> str:
+    """Id and part of the session that the URL names, else of the one last looked at."""
+    return f"{st.query_params.get('session') or st.session_state.get('state.session')}:{read_part()}"
+
+
 def read_part() -> int:
     """Which session of the file the URL names."""
     return _read_number("part", 0)

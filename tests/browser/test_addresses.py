@@ -55,7 +55,7 @@ def test_back_takes_back_one_choice_of_the_heatmap_and_a_link_brings_all_of_them
         page.locator(".st-key-heatmap-measure button", has_text=word).click()
         wait_for_choice(page, "heatmap-measure", word)
         idle(page)
-    assert "measure=" not in page.url, "the default stands in no address"
+    page.wait_for_url(lambda url: "measure=" not in url)  # the default stands in no address
     page.locator(".st-key-heatmap-zoom button").click()
     page.locator(".st-key-heatmap-zoom").wait_for(state="detached")
     idle(page)
@@ -69,7 +69,8 @@ def test_back_takes_back_one_choice_of_the_heatmap_and_a_link_brings_all_of_them
     wait_for_choice(page, "heatmap-measure", "Tokens")
     idle(page)
     page.get_by_role("link", name="Envelope").first.click()
-    page.wait_for_url(lambda url: "/heatmap" not in url)  # the range is shown on both pages
+    page.wait_for_url(lambda url: "/heatmap" not in url)  # both pages have the range
+    idle(page)
     page.locator('.ts-range[data-range="20-30"]').wait_for()
     idle(page)
     assert "by=" not in page.url, "another page has choices of its own"

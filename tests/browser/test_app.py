@@ -138,6 +138,21 @@ def test_ten_quick_presses_are_ten_steps(kept: Page) -> None:
     assert request_shown(kept) == 85, "there is no later event"
 
 
+def test_a_step_that_another_session_overtakes_is_none_in_that_session(kept: Page) -> None:
+    reach(kept, "/heatmap?session=cache-goes-cold&request=70")
+    kept.evaluate(
+        """([to, key]) => {
+        dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+        history.pushState({}, '', to);
+        dispatchEvent(new PopStateEvent('popstate', {state: {}})); }""",
+        ["/heatmap?session=chat-forgets-first-instruction&request=24", "ArrowRight"],
+    )
+    shows(kept, 24)
+    kept.locator(".ts-cursor", has_text="request 25").wait_for()
+    kept.wait_for_timeout(400)
+    assert request_shown(kept) == 24
+
+
 def test_previous_next_and_go_to_are_buttons_and_a_field(kept: Page) -> None:
     reach(kept, "/?session=cache-goes-cold&request=10")
     kept.get_by_role("button", name="Next", exact=False).first.click()
@@ -454,6 +469,8 @@ def test_a_drag_over_a_chart_sums_up_a_range_and_a_click_still_goes_there(kept: 
     kept.wait_for_function("Number(document.querySelector('.ts-headline').dataset.request) < 30")
     idle(kept)
     kept.get_by_role("link", name="Envelope").first.click()
+    kept.wait_for_url(lambda url: "/heatmap" not in url)  # both pages have the range and the cursor
+    idle(kept)
     kept.locator('.ts-range[data-range="10-30"]').wait_for()
     kept.locator(".ts-cursor").wait_for()
     idle(kept)

@@ -11,7 +11,12 @@ export default function (component) {
   const self = instances.get(root) ?? { at: data.at, waiting: null };
   instances.set(root, self);
   self.data = data;
-  self.send = setStateValue;
+  self.send = (name, value) => setStateValue(name, { ...value, session: data.session, seq: Date.now() });
+  if (self.session !== data.session) { // where somebody was about to go in another session is nothing in this one
+    clearTimeout(self.timer);
+    clearInterval(self.playing);
+    Object.assign(self, { session: data.session, waiting: null, playing: undefined });
+  }
   if (self.waiting === null || self.waiting === data.at) {
     self.at = data.at;
     self.waiting = null;
@@ -28,7 +33,7 @@ export default function (component) {
     paint();
     clearTimeout(self.timer);
     self.waiting = target;
-    self.timer = setTimeout(() => self.send("go", { request: target, seq: Date.now() }), after);
+    self.timer = setTimeout(() => self.send("go", { request: target }), after);
   }
 
   // Playing moves the cursor alone; the app gets the request at which it stops.
@@ -191,7 +196,7 @@ export default function (component) {
     const [start, stop] = requests(from, place(event));
     self.data.range = [start, stop];
     marked();
-    self.send("range", { start, stop, seq: Date.now() });
+    self.send("range", { start, stop });
   }
 
   // The app may draw another chart in the place of the one that is joined, and drawing anew removes what was hung on it.
