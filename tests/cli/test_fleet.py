@@ -54,6 +54,10 @@ def test_a_person_is_forgotten_by_name_also_where_people_are_hashed(
     (tmp_path / "key").write_text("k" * 32)
     out, key = str(tmp_path / "out"), ["--hash-key-file", str(tmp_path / "key")]
     assert main(["fleet", str(logs), "--out", out, "--workers", "0", *key]) == 0
+    assert main(["fleet", "forget", out, "--person", "lynn"]) == 2
+    assert "--hash-key-file" in capsys.readouterr().err
+    assert main(["fleet", "forget", out, "--person", "nobody", *key]) == 0
+    assert "hold no session of nobody" in capsys.readouterr().out
     assert main(["fleet", "forget", out, "--person", "lynn", *key]) == 0
     assert "Deleted 1 sessions of lynn" in capsys.readouterr().out
     assert open_fleet(out).count_rows("sessions") == 1
@@ -95,3 +99,10 @@ def test_tables_below_the_sources_are_no_sources(logs: Path, capsys: pytest.Capt
     words = ["fleet", str(logs), "--out", str(logs), "--workers", "0", "--json"]
     assert main(words) == main(words) == 0
     assert [json.loads(text)["found"] for text in capsys.readouterr().out.replace("}\n{", "}\0{").split("\0")] == [2, 2]
+
+
+def test_the_report_of_a_week_without_requests_says_so(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", str(logs), "--out", str(tmp_path / "out"), "--workers", "0"]) == 0
+    capsys.readouterr()
+    assert main(["fleet", "report", str(tmp_path / "out"), "--week", "2031-W07"]) == 0
+    assert "No requests." in capsys.readouterr().out

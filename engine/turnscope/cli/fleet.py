@@ -174,12 +174,15 @@ def forget(dest: str, person: str, hash_key_file: Path | None) -> int:
     Logs are not touched.
     """
     from turnscope.fleet.dataset import open_fleet
-    from turnscope.fleet.privacy import hash_name, read_key
+    from turnscope.fleet.privacy import has_hashed_people, hash_name, read_key
     from turnscope.fleet.writing import forget_person
 
-    name = hash_name(read_key(hash_key_file), person) if hash_key_file else person
-    _, gone = forget_person(open_fleet(dest), name)
-    click.echo(f"Deleted {gone:,} sessions of {person}. Later runs leave this person's sessions out.")
+    name, fleet = hash_name(read_key(hash_key_file), person) if hash_key_file else person, open_fleet(dest)
+    if not hash_key_file and has_hashed_people(fleet):
+        raise TurnscopeError(f"people are hashed in {dest}", hint="Give the key, too: `--hash-key-file FILE`.")
+    _, gone = forget_person(fleet, name)
+    told = f"Deleted {gone:,} sessions of {person}." if gone else f"The tables hold no session of {person}: check the name."
+    click.echo(f"{told} Later runs leave this person's sessions out.")
     return ExitCode.DONE
 
 

@@ -6,6 +6,7 @@ A key never leaves the process that writes the tables: workers send names, and w
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +19,10 @@ from turnscope.fleet.tables import ID_DIGITS, TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from turnscope.fleet.dataset import Fleet
+
 LEAST_KEY = 16  # bytes
+_HASH = re.compile(f"[0-9a-f]{{{ID_DIGITS}}}")
 
 
 def read_key(path: Path) -> bytes:
@@ -65,6 +69,12 @@ def hide_names(name: str, rows: pa.Table, key: bytes) -> pa.Table:
             continue
         rows = rows.set_column(number, rows.schema.field(column.name), values)
     return rows
+
+
+def has_hashed_people(fleet: Fleet) -> bool:
+    """Whether the people of some tables are hashes, all of them. TurnscopeError: the tables cannot be read."""
+    people = [person for person in fleet.read("sessions", ["person"])["person"].unique().to_pylist() if person]
+    return bool(people) and all(map(_HASH.fullmatch, people))
 
 
 def digest_person(salt: str, person: str) -> str:

@@ -74,6 +74,9 @@ def write_report(warehouse: Warehouse, monday: date) -> str:
 
 
 def _describe_sum(now: Cost, before: Cost) -> Iterator[str]:
+    if not now.requests:
+        yield "No requests."
+        return
     yield f"{_format_usd(now)} for {now.requests:,} requests of {now.sessions:,} sessions."
     if before.usd and now.usd is not None:
         yield f"The week before: {_format_usd(before)} ({float(now.usd / before.usd) - 1:+.0%})."
