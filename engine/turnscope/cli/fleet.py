@@ -181,8 +181,8 @@ def forget(dest: str, person: str, hash_key_file: Path | None) -> int:
     if not hash_key_file and has_hashed_people(fleet):
         raise TurnscopeError(f"people are hashed in {dest}", hint="Give the key, too: `--hash-key-file FILE`.")
     _, gone = forget_person(fleet, name)
-    told = f"Deleted {gone:,} sessions of {person}." if gone else f"The tables hold no session of {person}: check the name."
-    click.echo(f"{told} Later runs leave this person's sessions out.")
+    done = f"Deleted {gone:,} sessions of {person}." if gone else f"The tables hold no session of {person}: check the name."
+    click.echo(f"{done} Later runs leave this person's sessions out.")
     return ExitCode.DONE
 
 
