@@ -6,7 +6,10 @@ import csv
 import io
 import json
 import os
+import re
+import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -121,7 +124,54 @@ def test_a_session_that_grows_is_followed(tmp_path: Path) -> None:
         _read_until(process.stdout, "request 2 of 2")
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(20) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is needed")
+def test_a_narrow_terminal_holds_every_line_and_one_that_is_resized_is_drawn_anew(tmp_path: Path) -> None:
+    log = Log()
+    for number in range(3):
+        log.user("read the file and say what it holds " * 30)
+        log.answer(f"m{number}", "It is read. " * 60, usage=(300 * number + 300, 0, 0, 90))
+    file = log.save(tmp_path / "s1.jsonl")
+    import pty
+
+    own, theirs = pty.openpty()
+    _resize(theirs, 100)
+    command = [sys.executable, "-m", "turnscope", "context", str(file), "--watch"]
+    # what these say goes before the terminal's own size
+    free = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    wires: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with subprocess.Popen(command, **wires, env=free, start_new_session=True) as process:
+        try:
+            assert "in the session" in _read_screen(own, "assistant")
+            _resize(theirs, 44)
+            screen = _read_screen(own, "assistant")
+            rows = [line for line in screen.splitlines() if line.startswith(("  ", "█", "·"))]
+            assert len(rows) > 4
+            assert max(map(len, rows)) <= 44
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+    os.close(own)
+    os.close(theirs)
+
+
+def _resize(terminal: int, columns: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
+
+def _read_screen(terminal: int, wanted: str) -> str:
+    """Read until a line that begins with a word has come whole. Gives the text without its colours."""
+    text, end = "", time.monotonic() + 60
+    while not re.search(rf"^ +{wanted}.*\n", text, re.MULTILINE):
+        assert time.monotonic() < end, text
+        if select.select([terminal], [], [], 1.0)[0]:
+            text += os.read(terminal, 65_536).decode()
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "")
 
 
 def _read_until(lines: Any, wanted: str) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,11 @@ from turnscope.views.text_tables import clean_line, format_csv
 if TYPE_CHECKING:
     from turnscope.planning.trace import Trace
     from turnscope.views.overview import Overview
-    from turnscope.views.request_contents import ContentGroup
+    from turnscope.views.request_contents import ContentGroup, ContentPart
     from turnscope.views.request_summary import RequestSummary
 
+WIDEST = 1_000  # characters of a line that no terminal shows
+MORE = 32  # characters behind the tokens of a part, for which its name is shortened
 BAR = 72  # characters of the bar at most
 POLL = 1.0  # seconds between two looks at a session that is followed
 CLEAR = "\033[2J\033[H"
@@ -60,12 +63,15 @@ def command(
         write(shown.to_json() if as_json else shown.to_csv() if as_csv or not is_terminal() else shown.to_text())
         return 0
     last = None
-    while True:
-        opened = follower.open()
-        if opened.key != last:
-            last = opened.key
-            write(CLEAR + _Shown(opened.trace, opened.overview, number, items).to_text())
-        wait()
+    with suppress(KeyboardInterrupt):  # with which one ends it
+        while True:
+            opened = follower.open()
+            now = (opened.key, shutil.get_terminal_size())
+            if now != last:
+                last = now
+                write(CLEAR + _Shown(opened.trace, opened.overview, number, items).to_text())
+            wait()
+    return 0
 
 
 def wait() -> None:
@@ -105,6 +111,7 @@ class _Shown:
         found = build_detail(trace, view, n)
         self.groups: Sequence[ContentGroup] = list_contents(build_contents(trace, view), n, found.items, most=max(items, 1))
         self.items = items
+        self.room = shutil.get_terminal_size().columns if is_terminal() else WIDEST  # characters of a line
 
     def to_text(self) -> str:
         """Return it for a terminal, in the colours of its buckets."""
@@ -141,7 +148,7 @@ class _Shown:
     def _list_head(self) -> Iterator[str]:
         now = self.now
         model = clean_line(now.model) or "unknown model"
-        yield _paint(clean_line(self.view.title)[:100], bold=True)
+        yield _paint(_cut(clean_line(self.view.title), min(self.room, 100)), bold=True)
         yield f"request {format_request(now.n)} of {len(self.view):,}, turn {now.turn + 1}, {model}"
         window = f" of {now.window:,} ({now.fill:.0%})" if now.window else ", window unknown"
         yield f"{now.prompt:,} tokens{window}, {'measured' if now.recorded else 'estimated'}, {format_usd(now.total)}"
@@ -152,7 +159,7 @@ class _Shown:
 
     def _draw_bar(self) -> str:
         """The prompt by bucket against the window; against itself where that is unknown."""
-        wide = min(BAR, shutil.get_terminal_size().columns)
+        wide = min(BAR, self.room)
         whole, ends, sent = max(self.now.window, self.now.prompt, 1), [0], 0
         for segment in self.now.segments:
             sent += segment.tokens
@@ -166,22 +173,28 @@ class _Shown:
     def _list_segments(self) -> Iterator[str]:
         from turnscope.views.overview import LABELS
 
-        whole = max(self.now.window, self.now.prompt, 1)
+        whole, wide = max(self.now.window, self.now.prompt, 1), max(8, min(36, self.room - 19))
         for segment in self.now.segments:
             if segment.tokens:
                 square = _paint("█", fg=_read_colour(segment.name))
                 mark = "" if segment.mark == "measured" else f"  {segment.mark}"
-                yield f"{square} {LABELS[segment.name]:<36}{segment.tokens:>11,}  {segment.tokens / whole:>4.0%}{mark}"
+                label = _cut(LABELS[segment.name], wide)
+                line = f"{label:<{wide}}{segment.tokens:>11,}  {segment.tokens / whole:>4.0%}"
+                yield f"{square} {line}{mark if 2 + len(line) + len(mark) <= self.room else ''}"
         if self.now.free:
-            yield f"· {'Free':<36}{self.now.free:>11,}  {self.now.free / whole:>4.0%}"
+            yield f"· {'Free':<{wide}}{self.now.free:>11,}  {self.now.free / whole:>4.0%}"
 
     def _list_groups(self) -> Iterator[str]:
         for group in self.groups if self.items else ():
+            more = [_list_more(part) for part in group.parts]
+            needed = max((sum(map(len, texts)) for texts in more), default=0)
+            wide = max(16, min(54, self.room - 9 - min(needed, MORE)))
             yield f"\n{_paint(group.title, bold=True)}  {format_tokens(group.tokens)}"
-            for part in group.parts:
-                over = f"  {format_usd(part.session_usd)} in the session" if part.session_usd else ""
-                note = f"  {clean_line(part.note)}" if part.note else ""
-                yield f"  {_shorten(clean_line(part.label)):<54}{format_tokens(part.tokens):>7}{over}{note}"
+            for part, texts in zip(group.parts, more, strict=True):
+                line = f"  {_shorten(clean_line(part.label), wide - 2):<{wide}}{format_tokens(part.tokens):>7}"
+                for text in texts:
+                    line += text if len(line) + len(text) <= self.room else ""
+                yield line
 
     def _list_parts(self) -> Iterator[dict[str, Any]]:
         for group in self.groups:
@@ -203,7 +216,17 @@ def _paint(text: str, **style: Any) -> str:
     return click.style(text, **style) if shown and text else text
 
 
-def _shorten(label: str, most: int = 52) -> str:
+def _list_more(part: ContentPart) -> list[str]:
+    """What stands behind the tokens of a part."""
+    over = f"  {format_usd(part.session_usd)} in the session" if part.session_usd else ""
+    return [over, f"  {clean_line(part.note)}" if part.note else ""]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _shorten(label: str, most: int) -> str:
     """A label that is too long without its middle, so that a path keeps its name."""
     if len(label) <= most:
         return label
