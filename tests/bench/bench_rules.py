@@ -1,4 +1,4 @@
-"""What each rule costs over a long session: `python tests/bench/bench_rules.py [rule or policy ...]`; exit 1 above a limit.
+"""What each rule costs over a long session: `python tests/bench/bench_rules.py [name ...]`; exit 1 above a limit.
 
 Every built-in policy on Claude Code sessions of 24 MB, 2,000 requests and 21 compactions, which most of them outgrow: one of a
 model that keeps old thinking, one whose server drops it, one whose log seals it. CPU seconds, growth, memory of a process of
@@ -12,6 +12,9 @@ cheap counter, "approximate" (characters / 4); litellm has none and counts with 
 What counts is the process's CPU time with the sessions out of the garbage collector's sight, as the app has them, from a heap
 that was just collected. What is over a limit is measured again, up to ROUNDS times, and its best counts: a busy machine slows
 even CPU time, a slow rule stays slow. What takes less than BRIEF is measured so often in any case.
+
+A name is a rule, a policy, a model (`sonnet-4-5`: every policy on its session alone) or a number of requests (`6000`: on longer
+sessions; the limits grow with them).
 """
 
 from __future__ import annotations
@@ -257,15 +260,15 @@ def weigh(job: tuple[Path, str]) -> Cost:
     return cost
 
 
-def iter_compacted(variety: str, chosen: list[str]) -> Iterator[tuple[str, bool]]:
-    """A line per built-in policy on a session of that variety, and whether it holds its limits."""
-    megabytes, requests, compactions = LOG
+def iter_compacted(variety: str, chosen: list[str], longer: float) -> Iterator[tuple[str, bool]]:
+    """A line per built-in policy on a session of that variety, so many times as long, and whether it holds its limits."""
+    megabytes, requests, compactions = (round(longer * size) for size in LOG)
     with TemporaryDirectory() as folder, get_context("spawn").Pool(1, maxtasksperchild=1) as apart:
         path = Path(folder) / "session.jsonl"
         write(path, megabytes, requests, compactions, variety=VARIETIES[variety])
         for name, cost in zip(chosen, apart.imap(weigh, [(path, name) for name in chosen]), strict=True):
             most, room = LOG_MORE.get(name, (LOG_SECONDS, LOG_BYTES))
-            good = cost.is_within(most) and cost.held <= room
+            good = cost.is_within(most * longer) and cost.held <= room * longer
             line = (
                 f"{name:28} {cost.whole:6.2f} s  x{cost.growth:.2f} from {cost.begin:4}  {cost.held / 1e6:6.1f} MB held  "
                 f"{cost.peak / 1e6:6.1f} MB at the peak  {cost.decisions:7,} decisions"
@@ -339,25 +342,29 @@ def comparison() -> Iterator[tuple[str, bool]]:
 def main(chosen: list[str]) -> int:
     """Print the tables; 1 where a limit is exceeded."""
     bad = False
+    varieties = [name for name in VARIETIES if name in chosen] or [*VARIETIES]
+    requests = next((int(name) for name in chosen if name.isdecimal()), LOG[1])
+    logs = {*chosen} & {*VARIETIES, str(requests)}
+    chosen = [name for name in chosen if name not in logs]
     unknown = [name for name in chosen if name not in load_rules() and name not in list_policies()]
     if unknown:
         print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*load_rules(), *list_policies()))}")
         return 2
     single, whole = (
-        [name for name in chosen if name in (*load_rules(), WHOLE)],
+        [name for name in chosen if name in load_rules() or (name == WHOLE and not logs)],
         [name for name in chosen if name in list_policies()],
     )
     tables: list[tuple[str, Iterator[tuple[str, bool]]]] = []
     if whole or not chosen:
-        log = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"
-        for variety in VARIETIES:
+        log = f"{LOG[0] * requests // LOG[1]} MB, {requests:,} requests and {LOG[2] * requests // LOG[1]} compactions"
+        for variety in varieties:
             title = f"{log}, {variety}, under every policy, growth from its first change on:"
-            tables.append((title, iter_compacted(variety, whole or [*list_policies()])))
-    if single or not chosen:
+            tables.append((title, iter_compacted(variety, whole or [*list_policies()], requests / LOG[1])))
+    if single or not (chosen or logs):
         tables.append((f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single or [*RULES, WHOLE])))
-    if ported := [name for name in PORTS if name in (chosen or PORTS)]:
+    if ported := [name for name in PORTS if not logs and name in (chosen or PORTS)]:
         tables.append((f"{REQUESTS:,} requests under each ported policy, counts by characters:", ports(ported)))
-    if not chosen:
+    if not (chosen or logs):
         tables.append(("reverse iteration beside other libraries:", comparison()))
     for title, lines in tables:
         print(title)
