@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,8 @@ def test_a_slider_has_each_request_once_and_shows_the_largest_first() -> None:
     read, view = read_html(shown), turnscope.overview(session)
     frames = [attributes for _, attributes in read.tags if "data-n" in attributes]
     assert [frame["data-n"] for frame in frames] == [str(n) for n in range(slider.MAX_FRAMES)]
+    assert f"{slider.MAX_FRAMES} of {len(view):,} requests" in read.text
+    assert max(b - a for a, b in pairwise(shown.requests)) < 2.5 * len(view) / slider.MAX_FRAMES, "they are spread over it"
     peak = int(view.prompts.argmax())
     assert [shown.requests[n] for n, frame in enumerate(frames) if "hidden" not in frame] == [peak]
     for n in shown.requests:

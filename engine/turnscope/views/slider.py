@@ -40,22 +40,21 @@ class EnvelopeSlider:
         sizes = [self.trace.count_tokens(n) for n in range(many)]
         changed = [n for n, plan in enumerate(self.trace.outlines) if plan.is_changed][: MAX_FRAMES // 4]
         chosen = {0, many - 1, max(range(many), key=sizes.__getitem__), *changed}
-        evenly = (round(at * (many - 1) / (MAX_FRAMES - 1)) for at in range(MAX_FRAMES))
-        for n in evenly:
-            if len(chosen) == MAX_FRAMES:
-                break
-            chosen.add(n)
-        return tuple(sorted(chosen))
+        rest, room = sorted({*range(many)} - chosen), MAX_FRAMES - len(chosen)
+        evenly = (rest[round(at * (len(rest) - 1) / (room - 1))] for at in range(room))
+        return tuple(sorted({*chosen, *evenly}))
 
     def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self._count()}, {self.trace.policy.name}>"
+
+    def _count(self) -> str:
         shown, many = len(self.requests), len(self.trace.plans)
-        count = f"{many:,}" if shown == many else f"{shown:,} of {many:,}"
-        return f"<{type(self).__name__} over {count} requests, {self.trace.policy.name}>"
+        return f"{many:,} request{'s' * (many != 1)}" if shown == many else f"{shown:,} of {many:,} requests"
 
     def _repr_html_(self) -> str:
         """The slider, with the largest request seen first."""
         session, numbers = self.trace.session, self.requests
-        title, note = session.title or session.id, f"{session.source} · {self.trace.policy.name}"
+        title, note = session.title or session.id, f"{session.source} · {self.trace.policy.name} · {self._count()}"
         if not numbers:
             return notebook.render_card(title, notebook.render_line("No request."), note=note)
         start = max(range(len(numbers)), key=lambda at: self.trace.count_tokens(numbers[at]))
