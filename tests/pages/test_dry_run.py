@@ -31,6 +31,10 @@ def check_both_sides(app: AppTest) -> None:
     assert {*table["how"]} == {"kept", "summarised"}
     changed = table[table["how"] == "summarised"].iloc[0]
     assert changed["would have"] < changed["went out"]
+    for side, head in (("went out", sent), ("would have", planned)):
+        assert abs(table[side].sum() - 1_000 * float(head)) < 60, "the pieces add up to the prompt, which is rounded"
+    kept = table[table["how"] == "kept"]
+    assert [*kept["went out"]] == [*kept["would have"]]
     before, after = (code.value for code in app.code)
     assert "[Extract of the earlier work" in after
     assert "[Extract of the earlier work" not in before

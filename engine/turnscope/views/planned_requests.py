@@ -5,10 +5,11 @@ Reads two traces: of the session as it was sent, and of the one that was planned
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.pieces import Piece
 from turnscope.planning.trace import Trace
 from turnscope.session.content import extract_text
@@ -55,15 +56,18 @@ class PlannedSession:
 
     Args:
         record: the session as it was sent.
-        planned: the same requests as they were planned.
+        planned: the same requests as they were planned. What was billed for those before the first that would have changed is
+            what they would have cost.
     """
 
     def __init__(self, record: Trace, planned: Trace) -> None:
-        self.record, self.planned = record, planned
+        self.record, self.planned = record, replace(planned, fits=record.fits)  # where nothing was billed, too
         answers = count_answer_tokens(record)
         self._billed = price_record(record, answers)
-        self._sent, self._uses = simulate_cache(record), simulate_cache(planned)
-        self.cost: ReplayCost = price_as_billed(planned, simulate_cost(planned, self._uses, answers), self._billed, sent=False)
+        self._uses = simulate_cache(self.planned)
+        cost = price_as_billed(self.planned, simulate_cost(self.planned, self._uses, answers), self._billed, sent=False)
+        alike = next((request.n for request in planned.session.requests if request.usage is None), len(cost.usd))
+        self.cost: ReplayCost = replace(cost, usd=(*self._billed.usd[:alike], *cost.usd[alike:])) if self._billed.usd else cost
 
     @property
     def sent_usd(self) -> Decimal | None:
@@ -73,11 +77,16 @@ class PlannedSession:
     def get_request(self, request: int) -> PlannedRequest:
         """Give tokens and USD of a request. IndexError where there is none of that number."""
         usd = self._billed.usd[request] if self._billed.usd else None
-        return PlannedRequest(self._sent[request].prompt, self._uses[request].prompt, usd, self.cost.usd[request])
+        planned = self.record.get_terms(request).predict(self.planned.outlines[request].seen_tokens)
+        return PlannedRequest(self.record.count_tokens(request), planned, usd, self.cost.usd[request])
 
     def list_pieces(self, request: int) -> tuple[PlannedPiece, ...]:
-        """List the pieces of a request in the order in which they were sent. IndexError where there is none of that number."""
-        return tuple(self._describe(piece) for piece in self.planned.plans[request].seen.pieces if _is_part(piece))
+        """List the pieces of a request in the order in which they were sent. IndexError where there is none of that number.
+
+        Their tokens are the provider's, and add up to the prompt but for rounding.
+        """
+        terms, pieces = self.record.get_terms(request), self.planned.plans[request].seen.pieces
+        return tuple(self._describe(piece, terms) for piece in pieces if _is_part(piece))
 
     def get_texts(self, request: int, at: int, how: How) -> tuple[str, str]:
         """Give the text of a piece as it was sent, and as it would have been.
@@ -92,12 +101,12 @@ class PlannedSession:
         sent = BETWEEN.join(_write(block) for block in self.planned.session.blocks[found.start : found.stop])
         return sent, sent if found.body is None else BETWEEN.join(part.text for part in found.body)
 
-    def _describe(self, piece: Piece) -> PlannedPiece:
+    def _describe(self, piece: Piece, terms: Terms) -> PlannedPiece:
         session, blocks = self.planned.session, piece.stop - piece.start
-        sent = self.planned.ledger.count_tokens(piece.start, piece.stop) if blocks else 0
+        sent = terms.convert(self.planned.ledger.count_by_bucket(piece.start, piece.stop)) if blocks else 0
         ends = dict.fromkeys(label_block(session, session.blocks[at]) for at in (piece.start, piece.stop - 1) if blocks)
         label = " … ".join(ends) or slots.label_slot(piece.slot or "insert")
-        return PlannedPiece(piece.start, blocks, label, _name(piece), sent, sum(piece.counts))
+        return PlannedPiece(piece.start, blocks, label, _name(piece), sent, terms.convert(piece.counts))
 
 
 def _is_part(piece: Piece) -> bool:
