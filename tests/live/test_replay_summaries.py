@@ -108,7 +108,7 @@ def test_a_text_over_the_window_is_summarised_in_parts_that_keep_their_speakers(
 
     text = "user: " + "Never touch the file a.py, please. " * 60
     made = request_in_parts(
-        answer, 400, lambda text: len(text) // 4, Ask("summary", "k", prompt="Sum up.", content=text, max_tokens=60)
+        answer, 400, lambda text: len(text) // 4, Ask("summary", "k", prompt="Sum up.", source=text, max_tokens=60)
     )
     assert len(requests) > 2
     assert all(request.content.startswith("summary: ") and "\n\nuser: " in request.content for request in requests[1:])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.planning.extract import HEAD, extract
+from turnscope.session.transcript import Transcript
 
 WORK = """user: Please fix the login bug in src/auth/login.py. Never touch the database schema!
 assistant: I will look at the file first.
@@ -88,6 +89,30 @@ def test_the_cap_holds_for_conversations(lines: list[str], cap: int) -> None:
     summary = extract("\n".join(lines), cap)
     assert tokens(summary) <= cap
     assert summary == extract("\n".join(lines), cap)
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from([*WORK.splitlines(), "summary: - user: Why?", "goes on.", "user: a\n  tool: error", ""]), max_size=9
+        ),
+        max_size=6,
+    ),
+    st.integers(30, 300),
+)
+def test_a_transcript_that_grew_is_summarised_as_if_it_were_read_at_once(steps: list[list[str]], cap: int) -> None:
+    transcript = Transcript("", None)
+    for lines in steps:
+        transcript = transcript.extend(lines, None)
+        assert extract(transcript, cap) == extract(transcript.text, cap)
+        assert extract(transcript, 2 * cap) == extract(transcript.text, 2 * cap)
+
+
+def test_an_earlier_version_of_a_transcript_is_summarised_without_what_came_behind() -> None:
+    first = Transcript("", None).extend(["user: Please fix a.py."], None)
+    second = first.extend(["assistant: It fails with an error in line 42."], None)
+    assert "line 42" in extract(second)
+    assert extract(first) == extract(first.text)
 
 
 @pytest.mark.thorough

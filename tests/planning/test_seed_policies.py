@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
+from turnscope.envelope import condensing
 from turnscope.envelope.budget import compute_budget
 from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
+from turnscope.planning import extract
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import REPAIRS, Policy, load, set_pairs
+from turnscope.planning.policy import REPAIRS, Policy, load, parse, set_pairs
 from turnscope.planning.render import render
 from turnscope.planning.trace import build_own_ledger
 from turnscope.ports.roo import folding
@@ -328,6 +331,40 @@ def test_the_listing_never_hands_a_summary_on_so_every_request_summarises_half_o
     assert not any("summary: made" in ask.content for ask in asked)
     assert len(kept) == 2
     assert sum(len(ask.content) for ask in asked) > 3 * sum(len(ask.content) for ask in kept)
+
+
+def test_the_listing_reads_each_message_once_however_often_it_is_summarised(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered, read = list[int](), list[int]()
+    render_line, iter_lines = condensing._render_line, extract._iter_lines
+    monkeypatch.setattr(condensing, "_render_line", lambda block, clip: rendered.append(block.at) or render_line(block, clip))
+    monkeypatch.setattr(extract, "_iter_lines", lambda content: read.append(len(content)) or iter_lines(content))
+    session = chat(100, 4_000)
+    found = plans("multi-turn-summary-listing", session)
+    asks = [ask for plan in found for ask, _ in plan.asks]
+    longest = max(len(ask.content) for ask in asks)
+    assert len(asks) > 75
+    assert sum(len(ask.content) for ask in asks) > 25 * longest
+    assert rendered == [*range(len(rendered))], "each block once, in order"
+    assert sum(read) <= longest
+    held = {id(line): len(line) for ask in asks if not isinstance(ask.source, str) for line in ask.source.lines}
+    assert sum(held.values()) + sum(len(ask.source) for ask in asks if isinstance(ask.source, str)) <= longest
+    assert all(ask.key == condensing.build_text_ask("segment", ask.content, 512, "claude-haiku-4-5").key for ask in asks)
+
+
+def test_the_listing_begins_anew_where_the_past_did_not_only_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [[("Bash", {"command": f"run {n}.{m}"}, f"it failed {n}.{m}. " * 20) for m in range(12)] for n in range(4)]
+    rules = "[[rules]]\nrule = 'keep_first_messages'\nkeep = 6\nagain = false\n"
+    rules += "[[rules]]\nrule = 'summarise_half_each_time'\nabove = 100"
+    session, policy = work(*calls), parse("few", f"[budget]\nformula = 'window'\n\n{rules}")
+    asks = [pair for plan in plans(policy, session) for pair in plan.asks]
+    monkeypatch.setattr(condensing, "_continue_transcript", lambda *_: None)
+    assert [pair for plan in plans(policy, session) for pair in plan.asks] == asks
+    assert all(answer.text == extract.extract(ask.content, 512) for ask, answer in asks)
+    texts = [ask.source for ask, _ in asks if not isinstance(ask.source, str)]
+    goes_on = [b.lines is a.lines for a, b in pairwise(texts)]
+    assert any(goes_on)
+    assert not all(goes_on)
+    assert any(not long.content.startswith(short.content) for (short, _), (long, _) in pairwise(asks)), "a new question"
 
 
 def test_the_listings_defects_are_named_where_they_are_not_copied() -> None:

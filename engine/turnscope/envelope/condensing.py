@@ -21,6 +21,7 @@ from turnscope.envelope.rule import Ctx
 from turnscope.errors import PolicyError
 from turnscope.session.index import count_before, find_complete_start
 from turnscope.session.model import Answer, Ask, Block, Edit, Part, Span
+from turnscope.session.transcript import Transcript
 
 PROMPTS = Path(__file__).parent / "prompts"
 SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"
@@ -28,6 +29,7 @@ OFFLINE_SUMMARY = "[Offline summary, built without calling a model, of the earli
 HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # first line of a summary
 UNDERSTOOD = "Understood. I go on from this summary."
 Shape = Literal["user", "pair", "system"]
+Run = Span | str  # of what lines of a conversation are made: blocks as they came, or a line of a placeholder
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +230,43 @@ def build_summary_ask(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOpti
         how: How to condense.
         old: An earlier summary to include.
     """
-    lines = [f"summary: {old}"] if old else []
-    text, content = load_prompt(how.prompt), "\n".join([*lines, *_render_lines(envelope, ctx, span, how)])
-    key = _make_key(text, how.model, str(how.cap), content)
-    return Ask("summary", key, text, content, how.cap, model=how.model) if content else None
+    text = load_prompt(how.prompt)
+    if how.tool_text:
+        lines = [f"summary: {old}"] if old else []
+        content = "\n".join([*lines, *_render_lines(envelope, ctx, span, how)])
+        key = _make_key(text, how.model, str(how.cap), content)
+        return Ask("summary", key, text, content, how.cap, model=how.model) if content else None
+    runs = (*([f"summary: {old}"] if old else []), *_join_runs(_iter_runs(envelope, ctx, span, how)))
+    transcript = _continue_transcript(ctx, runs, how) or _extend_transcript(
+        Transcript(f"{text}\0{how.model}\0{how.cap}\0", None), ctx, runs, how, runs
+    )
+    return Ask("summary", transcript.digest, text, transcript, how.cap, model=how.model) if transcript.count else None
+
+
+def _continue_transcript(ctx: Ctx, runs: tuple[Run, ...], how: SummaryOptions) -> Transcript | None:
+    """What the previous request's summariser read, and what came behind it since; None where that is not what `runs` hold."""
+    for ask, _ in ctx.previous.asks if ctx.previous else ():
+        if isinstance(ask.source, str) or ask.source.source is None:
+            continue
+        was, earlier = ask.source.source
+        if was != how or not earlier or len(earlier) > len(runs):
+            continue
+        *same, last = earlier
+        here, behind = runs[len(same)], runs[len(earlier) :]
+        if same != [*runs[: len(same)]]:
+            continue
+        if here == last:
+            return _extend_transcript(ask.source, ctx, behind, how, runs) if behind else ask.source
+        if isinstance(here, Span) and isinstance(last, Span) and here.start == last.start and here.stop > last.stop:
+            return _extend_transcript(ask.source, ctx, (Span(last.stop, here.stop), *behind), how, runs)
+    return None
+
+
+def _extend_transcript(
+    transcript: Transcript, ctx: Ctx, more: tuple[Run, ...], how: SummaryOptions, runs: tuple[Run, ...]
+) -> Transcript:
+    """The transcript with the lines of further runs; `runs` are all of which it is made then."""
+    return transcript.extend([line for run in more for line in _render_run(ctx, run, how.clip)], (how, runs))
 
 
 def build_text_ask(name: str, content: str, cap: int, model: str = "", capped: bool = True) -> Ask:
@@ -381,11 +416,15 @@ def describe_answer(answer: Answer) -> dict[str, Any]:
 
 def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> Iterator[str]:
     """The conversation as `role: text` lines: what is sent, and dropped blocks if the options ask for them."""
+    if not how.tool_text:
+        for run in _iter_runs(envelope, ctx, span, how):
+            yield from _render_run(ctx, run, how.clip)
+        return
     shown = -1  # number of the newest message for which `tool_text` stands
     for piece in envelope.iter_pieces(span):
         at, stop = max(piece.start, span.start), min(piece.stop, span.stop)
         old = get_summary(piece)
-        if how.tool_text and not old and (piece.body != () or how.include_dropped):
+        if not old and (piece.body != () or how.include_dropped):
             for block in _iter_conversation(ctx, at, stop):
                 if not _has_tools(ctx, block):
                     yield from filter(None, () if piece.body else (_render_line(block, how.clip),))
@@ -394,12 +433,46 @@ def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions)
                     yield f"{block.role}: {how.tool_text}"
             if piece.body and not _has_tools(ctx, ctx.session.blocks[piece.start]):
                 yield from _render_parts(piece.body)
-        elif piece.body is None or (old and not how.recursive) or (piece.body == () and how.include_dropped):
-            yield from filter(None, (_render_line(block, how.clip) for block in _iter_conversation(ctx, at, stop)))
-        elif old:
-            yield "summary: " + strip_summary_frame(old, how.frame)
         else:
-            yield from _render_parts(piece.body or ())
+            for run in _iter_piece_runs(ctx, piece, Span(at, stop), how):
+                yield from _render_run(ctx, run, how.clip)
+
+
+def _iter_runs(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> Iterator[Run]:
+    """Of what the lines of a conversation are made: spans of blocks, and lines of placeholders."""
+    for piece in envelope.iter_pieces(span):
+        yield from _iter_piece_runs(ctx, piece, Span(max(piece.start, span.start), min(piece.stop, span.stop)), how)
+
+
+def _iter_piece_runs(ctx: Ctx, piece: Piece, span: Span, how: SummaryOptions) -> Iterator[Run]:
+    old = get_summary(piece)
+    if piece.body is None or (old and not how.recursive) or (piece.body == () and how.include_dropped):
+        yield from ctx.index.find_conversation_spans(*span)
+    elif old:
+        yield "summary: " + strip_summary_frame(old, how.frame)
+    else:
+        yield from _render_parts(piece.body or ())
+
+
+def _join_runs(runs: Iterable[Run]) -> Iterator[Run]:
+    """The runs, neighbouring spans as one."""
+    last: Run = ""
+    for run in runs:
+        if isinstance(run, Span) and isinstance(last, Span) and run.start == last.stop:
+            last = Span(last.start, run.stop)
+            continue
+        if last:
+            yield last
+        last = run
+    if last:
+        yield last
+
+
+def _render_run(ctx: Ctx, run: Run, clip: int) -> Iterator[str]:
+    if isinstance(run, str):
+        yield run
+    else:
+        yield from filter(None, (_render_line(block, clip) for block in ctx.session.blocks[run.start : run.stop]))
 
 
 def _iter_conversation(ctx: Ctx, start: int, stop: int) -> Iterator[Block]:

@@ -98,16 +98,17 @@ def request_in_parts(ask_one: Answers, room: int, count: Callable[[str], int], a
         The last summary, billed for all requests; the first answer that failed.
     """
     room -= count(ask.prompt) + OVERHEAD
-    if room <= 0 or (size := count(ask.content)) <= room:
+    whole = ask.content
+    if room <= 0 or (size := count(whole)) <= room:
         return ask_one(ask)
     most = max(1, room - (ask.max_tokens or 1_000))
-    parts = _split_text(ask.content, max(1, len(ask.content) * most // size))
+    parts = _split_text(whole, max(1, len(whole) * most // size))
     answer, usages, speaker = Answer(), list[Usage](), ""
     for part in parts:
         going_on = "" if _SPEAKER.match(part) else speaker
         content = f"summary: {answer.text}\n\n{going_on}{part}" if answer.text else part
         speaker = next(reversed(_SPEAKER.findall(part)), speaker)
-        answer = ask_one(structs.replace(ask, content=content))
+        answer = ask_one(structs.replace(ask, source=content))
         usages += answer.usage.passes if answer.usage else []
         if answer.failed:
             break

@@ -17,7 +17,7 @@ Answers = Callable[[Ask], Answer]
 
 def summarise_offline(ask: Ask) -> Answer:
     """Return a summary made of the text's own sentences, marked as a placeholder."""
-    return Answer(extract(ask.content, ask.max_tokens), source="offline")
+    return Answer(extract(ask.source, ask.max_tokens), source="offline")
 
 
 OFFLINE: Mapping[AskKind, Answers] = {

@@ -56,6 +56,7 @@ from turnscope.session.model import (
     Session,
     Span,
 )
+from turnscope.session.transcript import Transcript
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
@@ -262,7 +263,7 @@ def _check_ask(ask: Ask) -> None:
     """TypeError or ValueError where nobody could answer it: whoever does relies on its types."""
     if ask.kind not in get_args(AskKind):
         raise ValueError(f"there is no question of the kind {ask.kind!r}")
-    for text in (ask.key, ask.prompt, ask.content, ask.model):
+    for text in (ask.key, ask.prompt, ask.model, *(() if isinstance(ask.source, Transcript) else (ask.source,))):
         check_type(text, str)
 
 

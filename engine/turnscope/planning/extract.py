@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from turnscope.counting.tokens import Counter as TokenCounter
 from turnscope.counting.tokens import count_texts
+from turnscope.session.transcript import Transcript
 
 HEAD = "Summary made offline by picking sentences (no model was called):"
 CAP = 1_000  # tokens, if the caller names no limit
@@ -24,6 +25,7 @@ LONGEST = 240  # characters of a picked sentence
 READ = 2_000  # characters of one sentence that are read: machine output may be one line of megabytes
 COMPETE = 400  # sentences that compete for the tokens
 REMEMBERED = 512  # sentences and lines that are cached: a summary has most of those of the previous one
+KEPT = 4  # transcripts that are read on when they have grown
 FILES = 12  # file names listed at the end
 # Counted with o200k times 1.75: more than any known tokenizer counts, so the cap holds in any unit.
 COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
@@ -75,6 +77,9 @@ _TELLING = frozenset[str]().union(*(telling for telling, _ in _SIGNS.values()))
 _VOICE = {"user": 2.0, "summary": 2.2, "assistant": 1.0, "system": 1.0, "tool": 0.35}
 
 
+_Scored = tuple[float, int, str, str, frozenset[str]]
+
+
 class _Sentence(NamedTuple):
     place: int
     speaker: str
@@ -83,18 +88,73 @@ class _Sentence(NamedTuple):
     score: float
 
 
-def extract(content: str, max_tokens: int = 0) -> str:
+def extract(content: str | Transcript, max_tokens: int = 0) -> str:
     """Return the most important sentences of a transcript in their order. Deterministic.
 
     Args:
-        content: The transcript, `role: text` lines.
+        content: The transcript, `role: text` lines. Of one that grew since it was summarised, the new lines are read.
         max_tokens: The most tokens of the summary; 0 = the default. If it is too small for one sentence, the result is the
             beginning of the first request.
     """
-    room = max_tokens or CAP
-    files: Counter[str] = Counter()
-    best = nlargest(COMPETE, _score_sentences(content, files))
-    ranked = [_Sentence(-place, speaker, text, about, score) for score, place, speaker, text, about in best]
+    if isinstance(content, str):
+        reading = _Reading()
+        reading.read(content)
+        return _pick(reading, max_tokens)
+    reading = _continue_reading(content)
+    if (text := reading.picked.get(max_tokens)) is None:
+        text = reading.picked[max_tokens] = _pick(reading, max_tokens)
+    _READINGS[id(content.lines)] = (content.lines, reading)
+    for oldest in [*_READINGS][:-KEPT]:  # a list, because other threads replay as well
+        _READINGS.pop(oldest, None)
+    return text
+
+
+class _Reading:
+    """What was read of a transcript: the sentences that compete and the files that it names. It can be read on.
+
+    Attributes:
+        count: Number of its lines that were read.
+        best: Score, negative place, speaker, text and kinds of the sentences that compete, the best first.
+        files: How often each file is named.
+        picked: The summaries that were picked from it, by their most tokens.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.best: list[_Scored] = []
+        self.files: Counter[str] = Counter()
+        self.picked: dict[int, str] = {}
+        self.opened, self.speaker, self.places = False, "user", 0
+        self.lines: set[tuple[str, str]] = set()
+        self.sentences: set[str] = set()
+
+    def read(self, content: str) -> None:
+        """Read on: the beginning of a transcript, or what came behind that begins with a speaker."""
+        self.picked = {}
+        self.best = nlargest(COMPETE, chain(self.best, _score_sentences(content, self)))
+
+
+_READINGS: dict[int, tuple[list[str], _Reading]] = {}  # by id of the lines; they are held, so no id is reused
+
+
+def _continue_reading(transcript: Transcript) -> _Reading:
+    """What was read of a transcript, whose new lines alone are read where an earlier version was read before."""
+    lines, reading = _READINGS.pop(id(transcript.lines), (None, _Reading()))
+    if lines is not transcript.lines or reading.count > transcript.count:
+        reading = _Reading()
+    new = "\n".join(transcript.lines[reading.count : transcript.count])
+    if new and reading.count and not _SPEAKS.match(f"\n{new}"):
+        reading, new = _Reading(), transcript.text  # it goes on with what was said last
+    if new:
+        reading.read(new)
+    reading.count = transcript.count
+    return reading
+
+
+def _pick(reading: _Reading, max_tokens: int) -> str:
+    """The summary of what was read."""
+    room, files = max_tokens or CAP, reading.files
+    ranked = [_Sentence(-place, speaker, text, about, score) for score, place, speaker, text, about in reading.best]
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
@@ -153,19 +213,19 @@ def _find_words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _score_sentences(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str, str, frozenset[str]]]:
+def _score_sentences(content: str, reading: _Reading) -> Iterator[_Scored]:
     """Score, place (negative: of equals the first is best), speaker, text and kinds of each sentence. Counts file names."""
-    opened = False
-    known: set[str] = set()
-    for place, (speaker, text) in enumerate(_split_transcript(content)):
+    known, files = reading.sentences, reading.files
+    for place, (speaker, text) in enumerate(_split_transcript(content, reading), reading.places):
+        reading.places = place + 1
         if text in known:
             continue
         known.add(text)
         about, score, named, words = _classify(text)
         if named:
             files.update(named)
-        if speaker == "user" and not opened:
-            opened = True
+        if speaker == "user" and not reading.opened:
+            reading.opened = True
             about, score = about | {"opening"}, score + 6
         if not about and words < 4:  # thanks, ok, sure
             continue
@@ -198,15 +258,15 @@ def _classify(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
     return frozenset(about), score, named, len(words)
 
 
-def _split_transcript(content: str) -> Iterator[tuple[str, str]]:
+def _split_transcript(content: str, reading: _Reading) -> Iterator[tuple[str, str]]:
     """Speaker and text of every sentence of new lines. Lines of an earlier placeholder keep the speakers they named."""
-    speaker = "user"
-    known: set[tuple[str, str]] = set()
+    speaker, known = reading.speaker, reading.lines
     for found in _iter_lines(content):
         line = found[: READ * 4].rstrip()
         within = ""
         if speech := _SPEAKER.match(line):
-            speaker, line = speech[1], speech[2].strip()
+            reading.speaker = speaker = speech[1]
+            line = speech[2].strip()
         if speaker == "tool" and not _FAILS.search(line):  # of what tools print only failures are picked
             continue
         if (speaker, line) in known or line == HEAD or line.startswith("Files named: "):

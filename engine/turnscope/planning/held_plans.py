@@ -25,6 +25,7 @@ from turnscope.planning.policy import Policy
 from turnscope.planning.session_fit import RecordStep, RunningFit
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import Action, Request, Session
+from turnscope.session.transcript import Transcript
 
 MAX_BYTES = 100_000_000  # of the plans of one replay, by estimate; of more only the first of each stretch are held
 STRETCH = 64  # requests; as many are planned again, at most, to read one plan
@@ -323,6 +324,11 @@ _PLAN, _DECISION, _PIECE, _CHUNK, _SLOT = 1_100, 850, 250, 250, 8
 _TEXT = 2.5  # a placeholder's text, and the copies of it that are sent and counted
 
 
+def _get_size(text: str | Transcript) -> int:
+    """The bytes of a text; of a transcript those of the lines that the one before has not."""
+    return sys.getsizeof(text) if isinstance(text, str) else text.added
+
+
 class _SizeEstimate:
     """Estimates what each plan adds to those before it, with which it shares most of its chunks."""
 
@@ -339,9 +345,9 @@ class _SizeEstimate:
         self._known = {*by_id}
         made = [(decision.edit, decision.splice) for decision in plan.decisions if decision.splice]
         placeholders = {id(part.text): part.text for edit, _ in made for part in edit.body or ()}
-        queries = {id(text): text for ask, answer in plan.asks for text in (ask.content, ask.prompt, answer.text)}
+        queries = {id(text): text for ask, answer in plan.asks for text in (ask.source, ask.prompt, answer.text)}
         texts = sum(_TEXT * sys.getsizeof(text) for each, text in placeholders.items() if each not in self._texts)
-        texts += sum(sys.getsizeof(text) for each, text in queries.items() if each not in self._texts)
+        texts += sum(_get_size(text) for each, text in queries.items() if each not in self._texts)
         self._texts.update(placeholders, queries)
         return (
             _PLAN

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from turnscope import notebook
 from turnscope.session.content import extract_block_text, is_text
+from turnscope.session.transcript import Transcript
 
 MAX_ROWS = 12  # rows of a session in a notebook
 CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
@@ -334,6 +335,7 @@ provide: context to attach to a question (`envelope.context_items`); extract: fa
 class Ask(Struct, frozen=True):
     """A question that needs I/O. `key` is a digest of content, prompt and model, so that a recorded answer is found again.
 
+    `source`: the content, a text or a transcript that shares its lines with others. Read it as `content`.
     `max_tokens`: limit of the answer, 0 = the driver's choice. `body`: the conversation as it is sent, for a provider that
     summarises it itself. `model`: the model that a policy names for it, "" = the driver's choice.
     """
@@ -341,10 +343,15 @@ class Ask(Struct, frozen=True):
     kind: AskKind
     key: str
     prompt: str
-    content: str
+    source: str | Transcript
     max_tokens: int = 0
     body: Mapping[str, JSON] = {}
     model: str = ""
+
+    @property
+    def content(self) -> str:
+        """The content as a text; that of a transcript is built anew each time."""
+        return self.source if isinstance(self.source, str) else self.source.text
 
 
 class Answer(Struct, frozen=True):

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from math import ceil
 
-from turnscope.counting.tokens import count_texts
+from turnscope.counting.tokens import Counter, count_texts
 from turnscope.envelope.pieces import Decision
 from turnscope.planning.prompt_cache import CacheUse, count_tokens_from
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Rates
 from turnscope.session.model import Answer, Ask, Request, Usage, select_model_output
+from turnscope.session.transcript import Transcript
 from turnscope.views.bill import charge
 
 MAX_COUNTED = 20_000  # characters of a long text that are counted; the rest is taken to be alike
@@ -144,7 +146,7 @@ def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: 
     if answer.failed:
         return None
     usage = answer.usage or Usage(
-        input_tokens=_estimate_tokens(trace, ask.prompt) + _estimate_tokens(trace, ask.content),
+        input_tokens=_estimate_tokens(trace, ask.prompt) + _estimate_tokens(trace, ask.source),
         output_tokens=_estimate_tokens(trace, answer.text),
     )
     named = answer.model or ask.model
@@ -154,10 +156,18 @@ def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: 
     return cost.total if cost else None
 
 
-def _estimate_tokens(trace: Trace, text: str) -> int:
+def _estimate_tokens(trace: Trace, text: str | Transcript) -> int:
     """Estimate the tokens of a text; of a long text from its beginning."""
-    counted = count_texts([text[:MAX_COUNTED]], trace.ledger.counter)[0]
-    return round(counted * max(1.0, len(text) / MAX_COUNTED))
+    beginning, length = (
+        (text[:MAX_COUNTED], len(text)) if isinstance(text, str) else (text.read_beginning(MAX_COUNTED), text.length)
+    )
+    return round(_count_beginning(beginning, trace.ledger.counter) * max(1.0, length / MAX_COUNTED))
+
+
+@lru_cache(maxsize=64)
+def _count_beginning(text: str, counter: Counter) -> int:
+    """Count the tokens of a text. One that grows from request to request has the same beginning each time."""
+    return count_texts([text], counter)[0]
 
 
 def price_decisions(trace: Trace, uses: Sequence[CacheUse], request: int) -> Mapping[int, CachePrice]:
