@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
+from turnscope.ports.cline_sdk import basic
+from turnscope.ports.cline_sdk import messages as port
 from turnscope.ports.cline_sdk.files import find_touched_files
 from turnscope.ports.cline_sdk.messages import Message
+from turnscope.ports.cline_sdk.repeated import NOTHING, Chooser, Measured
 from turnscope.rules.cline_sdk import summarise_before_cut
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
@@ -89,6 +93,109 @@ def test_a_summary_is_counted_once_and_not_at_each_request(monkeypatch: pytest.M
     monkeypatch.setattr(summarise_before_cut, "find_touched_files", find_and_note)
     made = find_compactions(make_plans("cline-sdk", read_files(150, 7_000)))
     assert 1 <= len(read) <= len(made) < 10
+
+
+def ask_often(turns: int) -> Session:
+    """Long questions, each answered after a call."""
+    builder = Builder("work", "test")
+    for n in range(turns):
+        builder.add_message("user", f"{n}: " + "why? " * 400, origin="prompt")
+        call = {"type": "tool_use", "id": f"t{n}", "name": "run_commands", "input": {"commands": [f"make {n}"]}}
+        builder.set_request(builder.add_message("assistant", [call]), model="some-model")
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": f"t{n}", "content": "y" * 900}], origin="tool")
+        builder.set_request(builder.add_message("assistant", f"Because of {n}."), model="some-model")
+    return builder.build()
+
+
+def test_a_message_is_measured_a_few_times_and_not_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where prompts alone fill the window, every request compacts, and looks at all that earlier ones left."""
+    written, write = list[int](), port.write_json
+
+    def write_and_note(value: Any) -> str:
+        written.append(1)
+        return write(value)
+
+    monkeypatch.setattr(port, "write_json", write_and_note)
+    for turns in (50, 150):
+        written.clear()
+        session = ask_often(turns)
+        plans = make_plans("cline-sdk-basic", session, window=20_000)
+        assert len(find_compactions(plans)) > turns
+        assert len(written) < 12 * len(session.messages)
+
+
+def write_block(random: Random, call: int) -> dict[str, Any]:
+    """A block of an answer: text of any signs, thinking, a picture, or a call."""
+    text = "".join(random.choices('ab \n"\\\x01é𝄞', k=random.choice((0, 3, 17, 40, 400, 3_000))))
+    kinds: list[dict[str, Any]] = [
+        {"type": "text", "text": text},
+        {"type": "text", "text": f" {text}x\n"},
+        {"type": "thinking", "thinking": text},
+        {"type": "redacted_thinking", "data": text},
+        {"type": "image", "mediaType": "image/png", "data": text},
+        {"type": "tool_use", "id": f"t{call}", "name": "run_commands", "input": {"commands": [text]}},
+    ]
+    return random.choice(kinds)
+
+
+def write_messages(random: Random) -> Iterator[Message]:
+    """A transcript without end; now and then a call gets no result."""
+    number = 0
+    while True:
+        asks = random.random() < 0.4
+        blocks = [write_block(random, number) for _ in range(random.randint(1, 3))]
+        content = [b for b in blocks if b["type"] in ("text", "image", "thinking")] if asks else blocks
+        if content:
+            yield {
+                "id": f"m{number}",
+                "role": "user" if asks else "assistant",
+                "content": content,
+                "metrics": {"inputTokens": 9},
+            }
+        for call in {b["id"] for b in content if b["type"] == "tool_use"}:
+            if random.random() < 0.97:
+                inside = write_block(random, number)
+                plain = inside["text"] if inside["type"] == "text" else [inside] if inside["type"] == "image" else "done"
+                result = {"type": "tool_result", "tool_use_id": call, "content": plain}
+                yield {"id": f"r{number}", "role": "user", "content": [result]}
+        number += 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_compaction_after_the_other_leaves_what_each_alone_leaves(seed: int) -> None:
+    """Until texts are shortened, and messages are dropped; beside the port of the original, which reads all again."""
+    random = Random(seed)
+    messages, chooser, settled, dropped = write_messages(random), Chooser(), NOTHING, False
+    trigger = random.choice((300, 3_000, 9_000))
+    fresh = [Measured({"id": "begin", "role": "user", "content": [{"type": "text", "text": "Begin."}]}, old=False)]
+    for _ in range(25):
+        fresh += [Measured(next(messages), old=False) for _ in range(random.randint(1, 12))]
+        items = [*settled.items, *fresh]
+        current = [item.message for item in items]
+        choice, made = chooser.choose(settled, fresh, 0.7 * trigger, trigger), basic.compact(current, 0.7 * trigger, trigger)
+        assert choice
+        if made is None:
+            assert choice.places == [*range(len(items))]
+            continue
+        told = [(current[n]["id"], list_types(form.message)) for n, form in zip(choice.places, choice.forms, strict=True)]
+        assert told == [(message["id"], list_types(message)) for message in made[1].messages]
+        dropped |= any(action[1] in ("over_budget", "tool_pair_boundary") and action[5] == 0 for action in made[1].actions)
+        left = [keep(items[n], form.message) for n, form in zip(choice.places, choice.forms, strict=True)]
+        settled, fresh = settled.replace(choice.same, left[choice.same :]), []
+    assert dropped or trigger > 300
+
+
+def list_types(message: Message) -> list[str]:
+    return [block["type"] for block in message["content"]]
+
+
+def keep(item: Measured, left: Message) -> Measured:
+    """A message as it is stored after a compaction; a short prompt with a notice behind it."""
+    bare = {name: value for name, value in item.message.items() if name != "metrics"}
+    if not item.typed:
+        return Measured({**bare, "content": left["content"], "metadata": {"compaction": "preserved"}}, old=True)
+    notice = [{"type": "text", "text": "notice " * 9}] if len(left["content"]) == 1 else []
+    return Measured({**item.message, "content": [*left["content"], *notice]}, old=True)
 
 
 def test_definitions_of_tools_count_where_the_log_holds_none() -> None:

@@ -6,7 +6,7 @@ Pure. Ported from `sdk/packages/core/src/extensions/context/basic-compaction.ts`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from turnscope.ports.cline_sdk.files import Work, find_work
@@ -45,11 +45,11 @@ def compact(
     """
     room = max(1, min(target, trigger))
     prompts = [i for i, m in enumerate(messages) if is_typed(m)]
-    kept = {i: m for i in prompts if (m := _trim(messages[i]))}
+    kept = {i: m for i in prompts if (m := trim(messages[i]))}
     if len(messages) < 2 or not kept:
         return None
     newest = prompts[-1]
-    used = sum(count_tokens({**m, "content": _list_blocks(m, i == newest)}) for i, m in kept.items())
+    used = sum(count_tokens({**m, "content": list_attached(m, i == newest)}) for i, m in kept.items())
     frozen = {i for i, m in enumerate(messages) if i not in kept and _is_preserved(m)}
     used += sum(count_tokens(messages[i]) for i in frozen)
     start, taken = len(messages), 0
@@ -74,7 +74,8 @@ def compact(
     return [*_mark_messages(merged, messages, mode)], done
 
 
-def _trim(message: Message) -> Message | None:
+def trim(message: Message) -> Message | None:
+    """Return a prompt without white space around its texts; None if nothing is left."""
     if isinstance(message["content"], str):
         text = message["content"].strip()
         return {**message, "content": text} if text else None
@@ -86,8 +87,13 @@ def _trim(message: Message) -> Message | None:
     return {**message, "content": blocks} if blocks else None
 
 
-def _list_blocks(message: Message, attached: bool) -> list[Any]:
-    """Return the blocks of a message, without files and images that are no longer `attached`."""
+def list_attached(message: Message, attached: bool) -> list[Any]:
+    """Return the blocks of a message, without files and images that are no longer attached.
+
+    Args:
+        message: The message.
+        attached: Whether it still has what was attached to it.
+    """
     if isinstance(message["content"], str):
         return [{"type": "text", "text": message["content"]}] if message["content"].strip() else []
     return [block for block in message["content"] if attached or block["type"] not in ("file", "image")]
@@ -102,14 +108,24 @@ def _find_last_answer(messages: Sequence[Message], begin: int, stop: int, frozen
     for i in range(stop - 1, begin, -1):
         if i in frozen:
             return None
-        message = messages[i]
-        if message["role"] != "assistant" or any(b["type"] == "tool_use" for b in list_blocks(message)):
-            continue
-        if isinstance(message["content"], str):
-            return (i, message) if message["content"].strip() else None
-        blocks = [b for b in message["content"] if b["type"] not in ("thinking", "redacted_thinking")]
-        return (i, {**message, "content": blocks}) if any(b["type"] == "text" and b["text"].strip() for b in blocks) else None
+        if is_answer(messages[i]):
+            answer = strip_thinking(messages[i])
+            return (i, answer) if answer else None
     return None
+
+
+def is_answer(message: Message) -> bool:
+    """Return whether a message is the model's and calls no tool."""
+    return message["role"] == "assistant" and not any(b["type"] == "tool_use" for b in list_blocks(message))
+
+
+def strip_thinking(message: Message) -> Message | None:
+    """Return an answer without its thinking; None if it says nothing."""
+    if isinstance(message["content"], str):
+        return message if message["content"].strip() else None
+    blocks = [b for b in message["content"] if b["type"] not in ("thinking", "redacted_thinking")]
+    says = any(b["type"] == "text" and b["text"].strip() for b in blocks)
+    return {**message, "content": blocks} if says else None
 
 
 def _get_answer_text(message: Message) -> str:
@@ -126,20 +142,27 @@ def _build_notice(done: Work, answers: Sequence[str]) -> dict[str, Any]:
     return {"type": "text", "text": f"{NOTICE}{lists}{quoted}{NOTICE_END}"}
 
 
-def describe_gap(messages: Sequence[Message], begin: int, stop: int) -> str:
+def describe_gap(messages: Sequence[Message], answers: Sequence[int], begin: int, stop: int) -> str:
     """Return the notice of the work between two messages that stay; "" if there is nothing to tell.
 
     Args:
         messages: The transcript.
+        answers: Numbers of its newest answers.
         begin: Number of the message before the gap.
         stop: Number of the message behind it.
     """
-    blocks = _build_gap(messages, _find_newest_answers(messages), begin, stop)
+    blocks = _build_gap(messages, answers, begin, stop)
     return str(blocks[0]["text"]) if blocks else ""
 
 
-def _find_newest_answers(messages: Sequence[Message]) -> list[int]:
-    return [i for i in range(len(messages) - 1, -1, -1) if _get_answer_text(messages[i])][:ANSWERS]
+def find_newest_answers(messages: Sequence[Message], first: int = 0) -> list[int]:
+    """Return the numbers of the newest answers whose texts a notice repeats, newest first.
+
+    Args:
+        messages: The transcript.
+        first: The number from which on they are of interest.
+    """
+    return list(islice((i for i in range(len(messages) - 1, first - 1, -1) if _get_answer_text(messages[i])), ANSWERS))
 
 
 def _build_gap(messages: Sequence[Message], texts: Sequence[int], begin: int, stop: int) -> list[Any]:
@@ -153,7 +176,7 @@ def _build_gap(messages: Sequence[Message], texts: Sequence[int], begin: int, st
 def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list[Message]:
     """Join neighbouring prompts, and add to each a notice of the work that was dropped after it."""
     where = {m["id"]: i for i, m in enumerate(original) if m.get("id")}
-    texts = _find_newest_answers(original)
+    texts = find_newest_answers(original)
     newest = next((i for i in range(len(kept) - 1, -1, -1) if is_typed(kept[i])), -1)
 
     def build_gap(begin: int | None, stop: int | None) -> list[Any]:
@@ -170,18 +193,18 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
             blocks: list[Any] = []
             for i in range(first, at + 1):
                 blocks += build_gap(places[i - first - 1], places[i - first]) if i > first else []
-                blocks += _list_blocks(kept[i], i == newest)
+                blocks += list_attached(kept[i], i == newest)
             spans = sum(get_prompt_span(m) for m in kept[first : at + 1])
             message = {**message, "content": blocks, "metadata": {**(message.get("metadata") or {}), "userRunSpan": spans}}
         elif is_typed(message) and not isinstance(message["content"], str):
-            message = {**message, "content": _list_blocks(message, first == newest)}
+            message = {**message, "content": list_attached(message, first == newest)}
         runs.append((message, places[0], places[-1], is_typed(kept[first])))
         at += 1
     merged: list[Message] = []
     for number, (message, _, last, prompt) in enumerate(runs):
         behind = runs[number + 1][1] if number + 1 < len(runs) else len(original)
         extra = build_gap(last, behind) if prompt else []
-        merged.append({**message, "content": [*_list_blocks(message, True), *extra]} if extra else message)
+        merged.append({**message, "content": [*list_attached(message, True), *extra]} if extra else message)
     return merged
 
 
