@@ -165,14 +165,14 @@ def write_messages(random: Random) -> Iterator[Message]:
 def test_one_compaction_after_the_other_leaves_what_each_alone_leaves(seed: int) -> None:
     """Until texts are shortened, and messages are dropped; beside the port of the original, which reads all again."""
     random = Random(seed)
-    messages, chooser, settled, dropped = write_messages(random), Chooser(), NOTHING, False
+    messages, chooser, earlier, dropped = write_messages(random), Chooser(), NOTHING, False
     trigger = random.choice((300, 3_000, 9_000))
     fresh = [Measured({"id": "begin", "role": "user", "content": [{"type": "text", "text": "Begin."}]}, old=False)]
     for _ in range(25):
         fresh += [Measured(next(messages), old=False) for _ in range(random.randint(1, 12))]
-        items = [*settled.items, *fresh]
+        items = [*earlier.items, *fresh]
         current = [item.message for item in items]
-        choice, made = chooser.choose(settled, fresh, 0.7 * trigger, trigger), basic.compact(current, 0.7 * trigger, trigger)
+        choice, made = chooser.choose(earlier, fresh, 0.7 * trigger, trigger), basic.compact(current, 0.7 * trigger, trigger)
         assert choice
         if made is None:
             assert choice.places == [*range(len(items))]
@@ -181,7 +181,7 @@ def test_one_compaction_after_the_other_leaves_what_each_alone_leaves(seed: int)
         assert told == [(message["id"], list_types(message)) for message in made[1].messages]
         dropped |= any(action[1] in ("over_budget", "tool_pair_boundary") and action[5] == 0 for action in made[1].actions)
         left = [keep(items[n], form.message) for n, form in zip(choice.places, choice.forms, strict=True)]
-        settled, fresh = settled.replace(choice.same, left[choice.same :]), []
+        earlier, fresh = earlier.replace(choice.same, left[choice.same :]), []
     assert dropped or trigger > 300
 
 

@@ -171,7 +171,7 @@ class Measured:
         return bool(self.kept and self.plain and not self.plain.lost)
 
 
-class Settled(NamedTuple):
+class Earlier(NamedTuple):
     """What an earlier compaction left, and sums over it."""
 
     items: list[Measured]
@@ -184,7 +184,7 @@ class Settled(NamedTuple):
     used: int
     projected: int  # tokens of the plain forms
 
-    def replace(self, start: int, items: Sequence[Measured]) -> Settled:
+    def replace(self, start: int, items: Sequence[Measured]) -> Earlier:
         """Return it with other messages from a number on.
 
         Args:
@@ -192,7 +192,7 @@ class Settled(NamedTuple):
             items: The messages.
         """
         gone, numbered = self.items[start:], [*enumerate(items, start)]
-        return Settled(
+        return Earlier(
             [*self.items[:start], *items],
             [*self.messages[:start], *(item.message for item in items)],
             [*self.plain[:start], *(item.plain for item in items)],
@@ -205,7 +205,7 @@ class Settled(NamedTuple):
         )
 
 
-NOTHING = Settled([], [], [], [], [], [], 0, 0, 0)
+NOTHING = Earlier([], [], [], [], [], [], 0, 0, 0)
 
 
 def _take_below(numbers: list[int], stop: int) -> list[int]:
@@ -360,41 +360,46 @@ class Chooser:
     def __init__(self) -> None:
         self._known = UNSHORTENED
 
-    def choose(self, settled: Settled, fresh: Sequence[Measured], target: float, trigger: float) -> Choice | None:
+    def choose(self, earlier: Earlier, fresh: Sequence[Measured], target: float, trigger: float) -> Choice | None:
         """Choose what stays of a transcript; texts are not shortened in it. None if nothing can go.
 
         Args:
-            settled: What an earlier compaction left: prompts, and what stays.
+            earlier: What an earlier compaction left: prompts, and what stays.
             fresh: The messages behind it.
             target: Tokens that it may have afterwards.
             trigger: Tokens from which on it is compacted.
         """
-        room, count = max(1, min(target, trigger)), len(settled.items)
-        items = [*settled.items, *fresh]
-        prompts = settled.prompts + [n for n, item in enumerate(fresh, count) if item.typed]
+        room, count = max(1, min(target, trigger)), len(earlier.items)
+        items = [*earlier.items, *fresh]
+        prompts = earlier.prompts + [n for n, item in enumerate(fresh, count) if item.typed]
         if len(items) < 2 or not any(items[n].kept for n in prompts):
             return None
         newest = items[prompts[-1]]
-        used = settled.used + sum(item.used for item in fresh) + newest.used_by_newest - newest.used
+        used = earlier.used + sum(item.used for item in fresh) + newest.used_by_newest - newest.used
         start, used = _find_recent(items, prompts[-1], room, used)
         answers, used = _choose_answers(items, prompts, room, used)
-        places = [*range(count)] if not settled.unsteady else [n for n in range(count) if items[n].kept]
+        places = [*range(count)] if not earlier.unsteady else [n for n in range(count) if items[n].kept]
         known = len(places)
         places += [n for n in range(count, len(items)) if items[n].kept or n >= start or n in answers]
-        chosen = [*settled.items] if known == count else [items[n] for n in places[:known]]
+        chosen = [*earlier.items] if known == count else [items[n] for n in places[:known]]
         chosen += [answers.get(n) or items[n] for n in places[known:]]
-        forms = [*settled.plain] if known == count else [item.plain for item in chosen[:known]]
+        budget = min(max(room, used), max(1, trigger))
+        return self._project(earlier, places, chosen, known, budget)
+
+    def _project(self, earlier: Earlier, places: list[int], chosen: list[Measured], known: int, budget: float) -> Choice | None:
+        """What `projection.project` leaves of messages, of which the first `known` are earlier ones."""
+        count = len(earlier.items)
+        forms = [*earlier.plain] if known == count else [item.plain for item in chosen[:known]]
         forms += [item.plain for item in chosen[known:]]
-        total = settled.projected if known == count else sum(item.projected for item in chosen[:known])
+        total = earlier.projected if known == count else sum(item.projected for item in chosen[:known])
         total += sum(item.projected for item in chosen[known:])
-        bound = settled.bound if known == count else [n for n in range(known) if chosen[n].is_bound]
+        bound = earlier.bound if known == count else [n for n in range(known) if chosen[n].is_bound]
         tail = _find_live_tail(chosen, [*bound, *(n for n in range(known, len(chosen)) if chosen[n].is_bound)])
         last = next((n for n in range(len(chosen) - 1, -1, -1) if chosen[n].typed and chosen[n].bare), -1)
         for n in {last, *range(tail, len(chosen))} - {-1}:
             forms[n] = form = chosen[n].bare
             total += (form.tokens if form else 0) - chosen[n].projected
-        budget = min(max(room, used), max(1, trigger))
-        if settled.unsteady or not all(forms[known:]):
+        if earlier.unsteady or not all(forms[known:]):
             there = [n for n, form in enumerate(forms) if form]
             places, chosen = [places[n] for n in there], [chosen[n] for n in there]
             last, tail = bisect_left(there, last) if last >= 0 else -1, bisect_left(there, tail)
@@ -405,7 +410,7 @@ class Chooser:
             left = [one for n, one in enumerate(left) if n not in gone]
         if not left:
             return None
-        return Choice(places, left, 0 if gone or settled.unsteady else max(0, count - 1))
+        return Choice(places, left, 0 if gone or earlier.unsteady else max(0, count - 1))
 
     def _find_dropped(
         self, chosen: Sequence[Measured], forms: list[Form], newest: int, tail: int, total: int, budget: float

@@ -16,7 +16,7 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.cline_sdk import basic, history
 from turnscope.ports.cline_sdk import messages as port
 from turnscope.ports.cline_sdk.history import History
-from turnscope.ports.cline_sdk.repeated import NOTHING, Choice, Chooser, Measured, Settled
+from turnscope.ports.cline_sdk.repeated import NOTHING, Choice, Chooser, Earlier, Measured
 from turnscope.ports.rows import is_intact
 from turnscope.session.index import Index
 from turnscope.session.model import Edit, Part, Session, Span
@@ -58,7 +58,7 @@ class Standing(NamedTuple):
     """The messages that a compaction left, and the messages behind them, by number, as far as they were read."""
 
     state: Compacted
-    left: Settled
+    left: Earlier
     fresh: dict[int, Measured]
 
 
