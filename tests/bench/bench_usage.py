@@ -54,8 +54,9 @@ class Run(NamedTuple):
 def run(command: Sequence[str], home: Path) -> Run:
     """Run a command in a home. SystemExit: it printed nothing."""
     env = os.environ | {"HOME": str(home), "TURNSCOPE_DATA": str(home / "data"), "CLAUDE_CONFIG_DIR": str(home / ".claude")}
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "PYTHONDONTWRITEBYTECODE"):
         env.pop(name, None)
+    env["PYTHONPYCACHEPREFIX"] = str(home / "compiled")  # an installed package is compiled
     began = time.perf_counter()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, env=env, stdout=out, stderr=said)
