@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from hashlib import blake2b
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope.session.transcript import Transcript
 
@@ -13,6 +13,7 @@ LINES = st.lists(st.sampled_from(["user: a", "assistant: b\nc", "tool: \ud800", 
 
 
 @given(st.lists(LINES, max_size=5), st.integers(0, 200))
+@example([["user: a", "assistant: b\nc"]], len("user: a\n"))  # it ends with the break between two lines
 def test_every_version_reads_as_the_text_of_its_lines(steps: list[list[str]], length: int) -> None:
     versions, lines = [Transcript("head\0", None)], list[str]()
     told = [""]

@@ -79,7 +79,7 @@ class Transcript:
             length: How many, at most.
         """
         read, stop = 0, 0
-        while stop < self.count and read < length:
+        while stop < self.count and read <= length:  # `read` counts a line break behind each line
             read += len(self.lines[stop]) + 1
             stop += 1
         return "\n".join(self.lines[:stop])[:length]
