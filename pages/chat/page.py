@@ -205,7 +205,7 @@ def _repeat_rules() -> None:
 
 def _send_message(open_chat: open_chats.OpenChat | None) -> None:
     """Send a message. A callback, because a run that is cut short by the end of a turn would lose it."""
-    message = st.session_state["chat.input"]
+    message = st.session_state.get("chat.input")
     text, files = (message.text.strip(), message.files) if message else ("", [])
     if not text and not files:
         return

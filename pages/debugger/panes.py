@@ -119,8 +119,8 @@ def _draw_block_field(shown: opening.ShownSession, replay: Replay, at: Place) ->
     key = f"{_BLOCK}.{at.seq}"
 
     def choose_other() -> None:
-        if st.session_state[key] is not None:
-            address.go(shown, block=int(st.session_state[key]))
+        if (chosen := st.session_state.get(key)) is not None:
+            address.go(shown, block=int(chosen))
 
     st.number_input(
         "Block",

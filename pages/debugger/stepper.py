@@ -12,7 +12,7 @@ from turnscope.views import replay_range, stepper
 from pages.debugger import address
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
-from pages.parts import opening, policies, theme, url
+from pages.parts import opening, policies, theme, url, widgets
 from pages.parts.formats import format_cost, format_percent, format_tokens
 
 _HERE = Path(__file__).parent / "browser"
@@ -49,7 +49,7 @@ def draw(shown: opening.ShownSession, replay: Replay) -> Place:
     """
 
     def report() -> None:
-        sent = st.session_state[KEY].get("at")
+        sent = widgets.read_report(KEY, "at")
         if sent:
             address.follow_stepper(shown, replay, sent)
 

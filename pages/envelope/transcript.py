@@ -146,7 +146,7 @@ def _draw_lines(
     """
 
     def choose_line() -> None:
-        sent = st.session_state[key].get("choose")
+        sent = widgets.read_report(key, "choose")
         if sent:
             choose(int(sent["at"]))
 

@@ -170,6 +170,8 @@ def _writer(name: str, key: str, to_text: Callable[[Any], object]) -> Callable[[
     """What the widget with a key does when it changes."""
 
     def change() -> None:
+        if key not in st.session_state:
+            return  # said late, of a widget that the page shown by then does not have
         value = to_text(st.session_state[key])
         write(name, None if value is None else str(value))
 

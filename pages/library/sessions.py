@@ -72,7 +72,7 @@ def draw(left: Sequence[Row], every: int, show: Callable[[str], object], size: i
 
 def _follow() -> None:
     """A click on a heading sorts, one on a row's tags opens their dialog; on_change, so that the run that follows knows."""
-    sent = st.session_state[KEY].get("event") or {}
+    sent = widgets.read_report(KEY, "event") or {}
     if sent.get("sort") in filters.ORDERS:
         now = st.session_state.get(filters.ORDER)
         st.session_state[filters.ORDER] = "old" if sent["sort"] == now == "new" else sent["sort"]

@@ -199,7 +199,7 @@ def _draw_costs(spent: Sequence[Spending], rows: Sequence[Row]) -> str:
 
 
 def _follow(by: str) -> None:
-    name = str((st.session_state[LIST].get("event") or {}).get("name") or "")
+    name = str((widgets.read_report(LIST, "event") or {}).get("name") or "")
     if name:
         filters.change(**({"from": name, "to": name, "last": ""} if by == "day" else {by: name}))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 from turnscope import TurnscopeError, settings
 
-from pages.parts import cache, demo_stops, opening, registry, theme, url
+from pages.parts import cache, demo_stops, opening, registry, theme, url, widgets
 from pages.parts.demo_stops import STOPS
 
 STOP, LEFT = url.DEMO, "demo.left"  # in the session state: the stop that is shown; the one at which the demo was left
@@ -106,7 +106,7 @@ def _draw_bar(sentence: str, *, here: bool) -> None:
 
 def _go() -> None:
     """The bar asks for another stop, for this one again, or to leave (0)."""
-    wanted = int((st.session_state["demo-bar"].get("go") or {}).get("stop") or 0)
+    wanted = int((widgets.read_report("demo-bar", "go") or {}).get("stop") or 0)
     st.session_state[_GO] = wanted if wanted <= len(STOPS) else 0
     for name in (CHAT, demo_stops.CHAT_SENTENCE):
         st.session_state.pop(name, None)

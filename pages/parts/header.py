@@ -186,7 +186,7 @@ def _draw_branches(shown: opening.ShownSession) -> None:
     names, key = make_unique(names), f"branch.{shown.entry.id}.{shown.part}"
 
     def choose_part() -> None:
-        part = st.session_state[key]
+        part = st.session_state.get(key)
         if part is not None and part != shown.part:
             url.choose_session(shown.entry.id, part, url.read_request(shown))
 

@@ -11,7 +11,7 @@ from turnscope.views import ranges, request_summary, window_cuts
 from turnscope.views.detail import Detail
 from turnscope.views.detail import build_detail as detail_of
 
-from pages.parts import cards, opening, theme, url
+from pages.parts import cards, opening, theme, url, widgets
 from pages.parts.formats import format_percent, format_tokens, format_usd
 
 STATIC, STATIC_ROWS = ("system", "tools"), 40  # the buckets of what stands before all messages; rows that are listed
@@ -157,12 +157,12 @@ def _mount_navigator(
     key = f"{chart}-navigator"
 
     def follow_range() -> None:
-        sent = st.session_state[key].get("range")
+        sent = widgets.read_report(key, "range")
         if sent and mark and sent["session"] == url.read_session():
             mark(int(sent["start"]), int(sent["stop"]))
 
     def follow_step() -> None:
-        sent = st.session_state[key].get("go")
+        sent = widgets.read_report(key, "go")
         if sent and sent["session"] == url.read_session():
             go(int(sent["request"]))
 

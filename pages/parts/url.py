@@ -236,6 +236,8 @@ def bind(name: str, key: str, wanted: str | bool, default: str | bool = "") -> C
         st.session_state[key] = wanted
 
     def write() -> None:
+        if key not in st.session_state:
+            return  # said late, of a widget that the page shown by then does not have
         value = st.session_state[key]
         set_view(name, "" if value in (default, None, False) else "1" if value is True else str(value).strip()[:MOST])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from turnscope.library.job import Job
@@ -49,6 +50,16 @@ def draw_text(text: str | None, otherwise: str = "", height: int = 300) -> None:
         st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
 
 
+def read_report(key: str, name: str) -> Any:
+    """What a component reported; None = nothing, or it came late, and the page that is shown by then has no such component.
+
+    Args:
+        key: key of the component.
+        name: name of what it reports.
+    """
+    return (st.session_state.get(key) or {}).get(name)
+
+
 def draw_rows(
     key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None], chosen: int | None = None
 ) -> None:
@@ -64,7 +75,7 @@ def draw_rows(
     """
 
     def follow_choice() -> None:
-        sent = st.session_state[key].get("go")
+        sent = read_report(key, "go")
         if sent:
             go(int(sent["to"]))
 

@@ -211,7 +211,7 @@ def _identify(found: Advice) -> tuple[object, ...]:
 
 def _keep_point(found: Advice) -> None:
     """Keep what was clicked: the chart itself forgets it when it is drawn anew."""
-    points = st.session_state[f"advise-front-{found.policy}"].get("selection", {}).get("points", [])
+    points = (widgets.read_report(f"advise-front-{found.policy}", "selection") or {}).get("points", [])
     data = points[-1].get("customdata") if points else None
     if data and 0 <= int(data[0]) < len(found.points):
         st.session_state["advise.picked"] = _identify(found), int(data[0])

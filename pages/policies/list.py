@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from turnscope.views import policy_figures, policy_traits
 
-from pages.parts import policies, theme
+from pages.parts import policies, theme, widgets
 from pages.parts.formats import shorten
 
 _HERE = Path(__file__).parent / "browser"
@@ -45,7 +45,7 @@ def draw(found: Sequence[policy_traits.Traits], opened: str, picked: Sequence[st
     """
 
     def follow() -> None:
-        sent = st.session_state[KEY].get("event") or {}
+        sent = widgets.read_report(KEY, "event") or {}
         names = [str(name) for name in sent.get("picked", ()) if isinstance(name, str)]
         for key, value in (("picked", ",".join(names)), ("policy", str(sent.get("open") or st.query_params.get("policy", "")))):
             if value:

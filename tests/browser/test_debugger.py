@@ -394,6 +394,34 @@ def test_quick_presses_count_while_the_server_is_slow(film: Film, server: str) -
     assert place(page) == (31, 0), "and it stays there once all is told"
 
 
+KEEP_ANSWERS = """() => { // what the stepper is given last
+    const name = Symbol.for('turnscope.stepper'), draw = globalThis[name];
+    globalThis[name] = component => draw(window.answered = component); }"""
+ANSWER_LATE = """([request, step]) => {
+    const url = new URL(location), { data, parentElement } = window.answered;
+    url.searchParams.set('request', request);
+    url.searchParams.set('step', step);
+    history.replaceState(history.state, '', url);
+    const late = { ...data, at: [request, step], linked: true, seq: `${data.seq}, late` };
+    const setStateValue = (_, place) => window.reported = place.request;
+    globalThis[Symbol.for('turnscope.stepper')]({ data: late, parentElement, setStateValue }); }"""
+
+
+def test_a_run_that_writes_an_older_address_takes_nobody_back(page: Page) -> None:
+    reach(page, session=FIRST, policy="balanced", request="31", step="0")
+    idle(page)
+    page.evaluate(KEEP_ANSWERS)
+    for request in (32, 33):
+        page.keyboard.press("Shift+ArrowRight")
+        page.wait_for_url(re.compile(f"request={request}"))
+        idle(page)
+    page.evaluate(ANSWER_LATE, [32, 0])
+    assert place(page) == (33, 0)
+    page.wait_for_function("window.reported === 33")
+    page.evaluate(ANSWER_LATE, [40, 0])
+    assert place(page) == (40, 0), "to where it never was it goes"
+
+
 def process_of(url: str) -> int:
     """The process that serves an address."""
     port = url.rsplit(":", 1)[1]

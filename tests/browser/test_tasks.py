@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 FIRST = "tool-results-eat-the-window"
 SAMPLE = ROOT / "sample_sessions" / f"{FIRST}.jsonl"
 MAX_SECONDS = 60  # of a task on a busy machine, typing included
-RANGE = "document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range"
+RANGE = "document.querySelector('.js-plotly-plot')?._fullLayout?.xaxis.range"
 
 
 COUNT = """window.addEventListener("click", (event) => {

@@ -35,6 +35,7 @@ function dispose(self) {
   window.removeEventListener("keydown", self.pressed, true);
   window.removeEventListener(GO, self.sentTo);
   window.removeEventListener("popstate", self.wentBack);
+  window.removeEventListener("click", self.followed, true);
   self.wired = false;
 }
 
@@ -76,7 +77,7 @@ function load(self) {
     self.model = modelOf(self.data.steps, text);
     const last = self.model.count - 1;
     if (grown && grown.request <= last) self.place = placeOf(self.model, grown.request, grown.step); // the same replay, more of it
-    else Object.assign(self, { seq: null, own: false, zoom: null, span: null });
+    else Object.assign(self, { seq: null, own: false, zoom: null, span: null, reported: new Set() });
     self.held = "";
     self.part.range.max = Math.max(0, self.model.count);
     listTools(self);
@@ -100,10 +101,10 @@ function load(self) {
 }
 
 // A run of the app that began before it had the newest steps takes the place from an address that the browser has
-// left since. Its answer is late: one goes on from where one stands, and says so again.
+// left since, and may write that one again. Its answer is late: one goes on from where one stands, and says so again.
 function overtaken(self) {
   if (!self.own || !self.data.linked) return false;
-  if (!self.waiting && isShown(...self.data.at)) return false;
+  if (!self.waiting && isShown(...self.data.at) && !self.reported.has(String(self.data.at))) return false;
   report(self);
   return true;
 }
@@ -155,16 +156,18 @@ function report(self, left = REPORTS) {
     const { request, step } = cursorOf(self.model, self.place);
     const pause = REPORT_AGAIN * 2 ** (REPORTS - left);
     self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), pause);
+    self.reported.add(String([request, step]));
     self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, stops: writeStops(self.wanted), seq: Date.now() });
   }, REPORT_AFTER);
 }
 
-// Back and forward of the browser: the address leads again, and what was to be reported is past.
+// Back and forward of the browser, and links: the address leads again, and what was to be reported is past.
 function forgetReport(self) {
   clearTimeout(self.waiting);
   clearTimeout(self.again);
   self.waiting = 0;
   self.own = false;
+  self.reported.clear();
 }
 
 const moves = {
@@ -230,6 +233,8 @@ function wire(self) {
   window.addEventListener(GO, self.sentTo);
   self.wentBack = () => forgetReport(self);
   window.addEventListener("popstate", self.wentBack);
+  self.followed = (event) => event.composedPath().some((part) => part.tagName === "A") && forgetReport(self);
+  window.addEventListener("click", self.followed, true);
   part.unfold.onclick = () => {
     self.film.unfolded = !self.film.unfolded;
     self.film.opened.clear();

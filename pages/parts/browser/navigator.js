@@ -243,6 +243,7 @@ export default function (component) {
   paint();
   marked();
   return () => {
+    if (self.pressed !== pressed) return; // this function ran again before: what is there is the newer one's
     clearInterval(self.watch);
     clearInterval(self.playing);
     self.watch = self.playing = undefined;
