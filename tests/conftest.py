@@ -451,6 +451,11 @@ def browser(profile: BrowserContext) -> Browser:
     return profile.browser
 
 
+COMPONENTS = """() => [...document.querySelectorAll('*')].filter(e => e.shadowRoot).map(e =>
+    [...e.shadowRoot.children].map(part => part.innerText ?? '').join(' ').replace(/\\s+/g, ' ').slice(0, 600)
+    + [...e.shadowRoot.querySelectorAll('input')].map(field => ` [${field.value}]`).join(''))"""
+
+
 def print_tab(tab: Page) -> None:
     """Say what a tab showed when its test failed: its address, what is open, and its text."""
     if tab.is_closed():
@@ -458,6 +463,7 @@ def print_tab(tab: Page) -> None:
     print("the tab was at", tab.url, "with open:", tab.locator("[role=dialog], [role=alertdialog]").all_inner_texts())
     print("its script:", *(app.get_attribute("data-test-script-state") for app in tab.locator("[data-testid=stApp]").all()))
     print(*(main.inner_text()[:3_000] for main in tab.locator("[data-testid=stMain]").all()))
+    print("its components:", *tab.evaluate(COMPONENTS), sep="\n")
 
 
 @pytest.fixture

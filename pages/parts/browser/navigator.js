@@ -199,11 +199,15 @@ export default function (component) {
     self.send("range", { start, stop });
   }
 
-  // The app may draw another chart in the place of the one that is joined, and drawing anew removes what was hung on it.
+  // The app may draw another chart in the place of the one that is joined, and drawing anew removes what was hung on it. A chart
+  // that was only moved or zoomed need not say so.
   function join() {
     const chart = document.querySelector(`.st-key-${self.data.chart} .js-plotly-plot`);
-    if (!chart?._fullLayout || !chart.on || (chart === self.chart && chart.querySelector(".ts-cursor"))) return;
-    self.chart = chart;
+    const axis = chart?._fullLayout?.xaxis;
+    if (!axis || !chart.on) return;
+    const view = String([axis.range, axis._offset, axis._length]);
+    if (chart === self.chart && chart._ev === self.events && view === self.view && chart.querySelector(".ts-cursor")) return;
+    Object.assign(self, { chart, view, events: chart._ev });
     for (const [event, handler] of Object.entries(self.handlers)) {
       chart.removeListener(event, handler);
       chart.on(event, handler);
