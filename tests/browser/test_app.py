@@ -328,6 +328,22 @@ def test_a_session_that_is_being_written_is_followed_and_tells_of_limits(tab: Pa
     assert tab.locator(".ts-live i").evaluate("e => getComputedStyle(e).animationIterationCount") == "1"
 
 
+# The page is shown in a theme that the app does not hear of, as while it is busy; counts its runs.
+UNHEARD_THEME = """() => {
+    const app = document.querySelector('[data-testid=stApp]');
+    window.runs = 0;
+    new MutationObserver(seen => window.runs += seen.filter(one => one.oldValue === 'notRunning').length).observe(
+        app, {attributes: true, attributeFilter: ['data-test-script-state'], attributeOldValue: true});
+    app.style.colorScheme = 'light'; }"""
+
+
+def test_the_colours_of_another_theme_are_asked_for_again(page: Page) -> None:
+    visit(page, "/heatmap?session=cache-goes-cold")
+    idle(page)
+    page.evaluate(UNHEARD_THEME)
+    page.wait_for_function("runs >= 2")
+
+
 @pytest.mark.parametrize("address", PAGES)
 def test_nothing_is_blank_cut_off_or_out_of_bounds(kept: Page, address: str) -> None:
     """Measured on boxes, for every sample: charts have layers, text has room, the kept has no sideways scroll.
