@@ -45,7 +45,7 @@ DOCS = ROOT / "engine" / "turnscope" / "docs"
 PASTED = ("glossary", "command-line", "adding", "formats", "architecture", "numbers")  # pages that the chat is about
 WAITING = (
     "[data-testid=stDataFrame]:not(:has(canvas)), [data-testid=stPlotlyChart]:not(:has(.main-svg)), "
-    "[class*=st-key-replay-bar-], [data-stale=true]"  # replays under way, and what is about to be drawn anew
+    "[class*=st-key-replay-bar-], .replay-line, [data-stale=true]"  # replays under way, and what is about to be drawn anew
 )
 SETTLE = 1_500  # milliseconds for charts to draw after the script has run
 SIZE = (1440, 1000)  # pixels of the tour's window

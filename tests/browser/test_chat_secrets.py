@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from chat_page import go_to, send
-from conftest import ROOT, STARTUP_SECONDS, free_port, healthy, idle, let_go, make_environment
+from conftest import ROOT, STARTUP_SECONDS, WAIT, free_port, healthy, idle, let_go, make_environment
 from malformed.rogue import Rogue
 from malformed.test_secrets import KEY, wrongs
 
@@ -75,6 +75,7 @@ def runs(process: int) -> bool:
 def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogue, tmp_path: Path) -> None:
     with start_app(tmp_path) as (url, process):
         page = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}).new_page()
+        page.set_default_timeout(WAIT)
         page.goto("/library")
         page.get_by_text("Open a session").first.wait_for()
         assert page.locator("[data-testid^=stTopNavLink]").count() >= 3, "the app is around its first page"

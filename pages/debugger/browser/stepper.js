@@ -13,7 +13,7 @@ const RETRY = 30; // ms between looks for the data
 
 globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   const { data, parentElement: root, setStateValue } = component;
-  const self = instances.get(root) ?? { place: 0, picked: -1, seq: null, timer: null };
+  const self = instances.get(root) ?? { place: 0, picked: -1, seq: null, timer: null, passed: new Set() };
   instances.set(root, self);
   self.root = root;
   self.data = data;
@@ -77,7 +77,7 @@ function load(self) {
     self.model = modelOf(self.data.steps, text);
     const last = self.model.count - 1;
     if (grown && grown.request <= last) self.place = placeOf(self.model, grown.request, grown.step); // the same replay, more of it
-    else Object.assign(self, { seq: null, own: false, zoom: null, span: null, reported: new Set() });
+    else Object.assign(self, { seq: null, own: false, zoom: null, span: null, passed: new Set() });
     self.held = "";
     self.part.range.max = Math.max(0, self.model.count);
     listTools(self);
@@ -85,6 +85,7 @@ function load(self) {
   const moved = self.seq !== self.data.seq && !overtaken(self); // else the answer to a report: the film stays as scrolled
   self.seq = self.data.seq;
   if (moved) {
+    self.passed.add(String(self.data.at));
     self.held = "";
     self.span = self.data.span ?? null;
     readStops(self);
@@ -104,7 +105,7 @@ function load(self) {
 // left since, and may write that one again. Its answer is late: one goes on from where one stands, and says so again.
 function overtaken(self) {
   if (!self.own || !self.data.linked) return false;
-  if (!self.waiting && isShown(...self.data.at) && !self.reported.has(String(self.data.at))) return false;
+  if (!self.waiting && isShown(...self.data.at) && !self.passed.has(String(self.data.at))) return false;
   report(self);
   return true;
 }
@@ -156,7 +157,7 @@ function report(self, left = REPORTS) {
     const { request, step } = cursorOf(self.model, self.place);
     const pause = REPORT_AGAIN * 2 ** (REPORTS - left);
     self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), pause);
-    self.reported.add(String([request, step]));
+    self.passed.add(String([request, step]));
     self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, stops: writeStops(self.wanted), seq: Date.now() });
   }, REPORT_AFTER);
 }
@@ -167,7 +168,7 @@ function forgetReport(self) {
   clearTimeout(self.again);
   self.waiting = 0;
   self.own = false;
-  self.reported.clear();
+  self.passed.clear();
 }
 
 const moves = {

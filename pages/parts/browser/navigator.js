@@ -2,6 +2,7 @@
 // cursor on it, turns every click into a step, the same cell clicked twice included, and every drag into a range. Session text never comes here.
 
 const instances = new WeakMap();
+const newest = new Map(); // by chart: the instance that was drawn last, the only one that draws on it and takes keys
 const REPORT_AFTER = 140; // ms without a further step, so that ten quick presses become one report; a click is one at once
 const DRAG = 6; // pixels; less is a click with an unsteady hand
 const WATCH = 80; // ms between looks for the chart
@@ -11,6 +12,7 @@ export default function (component) {
   const self = instances.get(root) ?? { at: data.at, waiting: null };
   instances.set(root, self);
   self.data = data;
+  newest.set(data.chart, self);
   self.send = (name, value) => setStateValue(name, { ...value, session: data.session, seq: Date.now() });
   if (self.session !== data.session) { // where somebody was about to go in another session is nothing in this one
     clearTimeout(self.timer);
@@ -81,9 +83,11 @@ export default function (component) {
     cursor();
   }
 
+  const viewOf = (axis) => String([self.at, axis.range, axis._offset, axis._length]);
+
   function cursor() {
     const axis = self.chart?._fullLayout?.xaxis;
-    if (!axis) return;
+    if (!axis || newest.get(self.data.chart) !== self) return;
     const starts = self.chart.layout?.meta?.starts;
     const place = starts ? starts.findLastIndex((start) => start <= self.at) : self.at;
     const left = axis._offset + axis.l2p(place);
@@ -100,6 +104,7 @@ export default function (component) {
       self.chart.style.position = "relative";
       self.chart.append(line);
     }
+    line.dataset.view = viewOf(axis);
     const { colour, ink } = self.data;
     line.hidden = place < axis.range[0] || place > axis.range[1];
     line.style.display = line.hidden ? "none" : "";
@@ -205,9 +210,9 @@ export default function (component) {
     const chart = document.querySelector(`.st-key-${self.data.chart} .js-plotly-plot`);
     const axis = chart?._fullLayout?.xaxis;
     if (!axis || !chart.on) return;
-    const view = String([axis.range, axis._offset, axis._length]);
-    if (chart === self.chart && chart._ev === self.events && view === self.view && chart.querySelector(".ts-cursor")) return;
-    Object.assign(self, { chart, view, events: chart._ev });
+    const drawn = chart.querySelector(".ts-cursor")?.dataset.view === viewOf(axis);
+    if (chart === self.chart && chart._ev === self.events && drawn) return;
+    Object.assign(self, { chart, events: chart._ev });
     for (const [event, handler] of Object.entries(self.handlers)) {
       chart.removeListener(event, handler);
       chart.on(event, handler);
@@ -223,7 +228,7 @@ export default function (component) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const keys = { ArrowLeft: "previous", ArrowRight: "next", Home: "first", End: "last", n: "later", p: "earlier", " ": "play" };
     const move = moves[keys[event.key]];
-    if (!move || document.querySelector("[role=dialog]")) return;
+    if (!move || newest.get(self.data.chart) !== self || document.querySelector("[role=dialog]")) return;
     event.preventDefault();
     move();
   }
