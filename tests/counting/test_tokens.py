@@ -453,3 +453,15 @@ def test_a_process_without_questions_ends_and_the_next_question_begins_another(m
     assert count_texts(["some words"], O200K) == here
     assert tokens._PROCESSES["o200k_base"] is not first
     tokens._PROCESSES["o200k_base"].end()
+
+
+def test_a_second_vocabulary_is_loaded_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["some words", "naïve 漢字 🙂"]
+    other = make_estimator("cl100k_base")
+    here = toktok.batch_count(texts, "cl100k_base")
+    monkeypatch.setattr(tokens, "_LOADED", {"o200k_base"})
+    monkeypatch.setattr(tokens, "_PROCESSES", {})
+    monkeypatch.setattr(tokens, "_load_vocabulary", lambda _encoding: pytest.fail("it was loaded here"))
+    assert count_texts(texts, other) == here
+    assert [*tokens._PROCESSES] == ["cl100k_base"]
+    tokens._PROCESSES["cl100k_base"].end()

@@ -6,7 +6,9 @@ import gc
 import threading
 import time
 import tracemalloc
+import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import turnscope
@@ -16,6 +18,8 @@ from turnscope.envelope.plan import Plan
 from turnscope.library import ReplayCache, ReplayJob, begin_replay, job, replay_job
 from turnscope.planning import held_plans, policy
 from turnscope.planning.trace import Trace
+from turnscope.ports.rows import memoize_by_ledger
+from turnscope.session.index import get_index
 from turnscope.views.stepper import build_steps
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
@@ -244,6 +248,38 @@ def test_one_that_is_given_up_ends(recorded: Trace) -> None:
     gate.let(1)
     run.wait(20)
     assert run.state == "cancelled"
+
+
+def test_one_that_is_given_up_is_freed_though_a_page_still_shows_it(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_plans, "STRETCH", 4)
+    shelf = ReplayCache(0)
+    run = shelf.get("1", lambda: ReplayJob("1", *begin_replay(recorded, policy.load("balanced"))))
+    run.poll()
+    run.wait(60)
+    shown = run.stage
+    assert shown
+    before = [*shown.trace.plans]
+    shelf.get("2", lambda: ReplayJob("2", *begin_replay(recorded, policy.load("balanced"))))
+    kept = [*shown.trace.plans]
+    assert sum(a is b for a, b in zip(before, kept, strict=True)) < len(before) / 2
+    assert kept == before
+
+
+def test_what_rules_remember_of_a_replay_goes_with_it(recorded: Trace) -> None:
+    class Reading:
+        """What a rule read."""
+
+    recall = memoize_by_ledger(lambda _session, _index, _ledger: Reading())
+    ctx = SimpleNamespace(session=recorded.session, index=get_index(recorded.session), own=recorded.ledger)
+    found = recall(ctx)
+    assert recall(ctx) is found
+    assert (
+        recall(SimpleNamespace(session=recorded.session, index=get_index(recorded.session), own=recorded.ledger)) is not found
+    )
+    gone = weakref.ref(found)
+    del ctx, found
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.thorough

@@ -316,6 +316,8 @@ def _count_with_toktok(texts: Sequence[str], encoding: str) -> list[int]:
     if not texts:
         return []
     if encoding not in _LOADED:
+        if any(known != encoding for known in (*_LOADED, *_PROCESSES)):  # a second one: 57 MB that would stay here
+            start_process(encoding)
         if (made := _count_in_process(texts, encoding)) is not None:
             return made
         _load_vocabulary(encoding)

@@ -65,6 +65,7 @@ class ReplayJob(Job):
         self._whole, self._rest, self._on_stage = whole, iter(plans), on_stage
         self._price_record, self._sent = price_record, sent
         self._owns = not whole.plans  # else they belong to whoever holds that trace
+        self._left = False  # it was let go
         self.wanted = -1  # number of the request that somebody wants to see
 
     def __repr__(self) -> str:
@@ -76,6 +77,13 @@ class ReplayJob(Job):
         plans = self._whole.held if self._owns else None
         return (plans.size if plans else 0) + (len(self.stage.steps.data) if self.stage else 0)
 
+    def let_go(self) -> None:
+        """Cancel it, and free what can be made again. Whoever still shows it, as a page that was left, can read on."""
+        self._left = True
+        self.cancel()
+        if self._owns and self._whole.held:
+            self._whole.held.compact()
+
     def want(self, request: int) -> None:
         """Make a stage as soon as a request is planned.
 
@@ -85,8 +93,9 @@ class ReplayJob(Job):
         self.wanted = request
 
     def _work(self) -> State:
+        self._left = False
         end = self._plan_all()
-        if end != "waiting":
+        if end != "waiting" and not self._left:
             self._make_stage()
         return end
 
@@ -131,7 +140,7 @@ def _yield_to_threads() -> None:
 
 
 class ReplayCache:
-    """Replays by key, shared by all callers. While they hold more than `most` bytes, the least recently used are dropped."""
+    """Replays by key, shared by all callers. While they hold more than `most` bytes, the least recently used are let go."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -157,7 +166,7 @@ class ReplayCache:
             found = self._kept.pop(key, None) or make()
             self._kept[key] = found  # the most recently used is last
             while self.size > self.most and len(self._kept) > 1:
-                self._kept.pop(next(iter(self._kept))).cancel()
+                self._kept.pop(next(iter(self._kept))).let_go()
             return found
 
     def drop(self, key: str) -> None:

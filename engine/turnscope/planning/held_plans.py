@@ -130,6 +130,7 @@ class HeldPlans:
     def compact(self) -> None:
         """Let go of all plans but the first of every stretch, and of the newest one; the rest is planned again when read."""
         with self._lock:
+            self._read.clear()
             if self._firsts is not None or len(self._plans) <= STRETCH:
                 return
             each = self.size // len(self._plans)

@@ -17,7 +17,7 @@ from turnscope.session.index import Index
 from turnscope.session.model import JSON, Action, Block, Bucket, Edit, Part, Session, Span
 
 T = TypeVar("T")
-_REMEMBERED = 4  # sessions and ledgers whose readings stay in memory
+_REMEMBERED = 4  # ledgers of one replay whose readings stay in memory
 
 
 class Row(NamedTuple):
@@ -42,18 +42,20 @@ class Rows(NamedTuple):
 
 
 def memoize_by_ledger(read: Callable[[Session, Index, Ledger], T]) -> Callable[[Ctx], T]:
-    """Make a reading of a whole session and ledger once. A request then looks up the part below its cut."""
-    known: dict[tuple[int, int], tuple[Index, Ledger, T]] = {}  # by id(); holding both objects keeps their ids unique
+    """Make a reading of a whole session and ledger once. A request then looks up the part below its cut.
+
+    It is held by the index of its replay, and goes with it.
+    """
 
     def recall(ctx: Ctx) -> T:
-        key = (id(ctx.index), id(ctx.own))
-        found = known.get(key)
+        known: dict[int, tuple[Ledger, T]] = ctx.index.remembered.setdefault(read, {})  # by id(), and the ledger keeps its id
+        found = known.get(id(ctx.own))
         if found is None:
-            found = (ctx.index, ctx.own, read(ctx.session, ctx.index, ctx.own))
+            found = (ctx.own, read(ctx.session, ctx.index, ctx.own))
             while len(known) >= _REMEMBERED:
-                known.pop(next(iter(known), key), None)
-            known[key] = found
-        return found[2]
+                known.pop(next(iter(known), 0), None)
+            known[id(ctx.own)] = found
+        return found[1]
 
     return recall
 

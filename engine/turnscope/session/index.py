@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from weakref import ref
 
 from turnscope.session.model import Block, Bucket, Session, Span
@@ -21,7 +22,8 @@ class Index:
     """Rising addresses of blocks by what they are. `messages` and `turns` hold the addresses of their first blocks.
 
     `compactions`: summaries that a provider made. It reads them in place of what precedes them. `shared`: one object for all
-    indexes of a session, by which what was read of the session is remembered.
+    indexes of a session, by which what was read of the session is remembered. `remembered`: what rules remember of the replay
+    that has this index, by what they choose; it goes with the replay.
     """
 
     messages: tuple[int, ...]  # messages of the conversation, without system and tools
@@ -32,6 +34,7 @@ class Index:
     thinking: tuple[int, ...]
     compactions: tuple[int, ...]
     shared: object = field(default_factory=object, compare=False, repr=False)
+    remembered: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @staticmethod
     def build(session: Session) -> Index:
@@ -87,7 +90,7 @@ def get_index(session: Session) -> Index:
     known = _BUILT.get(key)
     if known is None or known[0]() is not session:
         known = _BUILT[key] = ref(session, lambda _: _BUILT.pop(key, None)), Index.build(session)
-    return replace(known[1])  # what a rule remembers of one replay goes by its own index
+    return replace(known[1])  # with nothing remembered: each replay remembers its own
 
 
 def count_before(addresses: Sequence[int], stop: int) -> int:

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from turnscope.envelope.condensing import subtract_spans
-from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.words import continues_topic, find_topic_words
 from turnscope.envelope.rule import Ctx
 from turnscope.envelope.wishes import find_wishes_until
-from turnscope.session.index import Index, count_before, find_at_or_before
-from turnscope.session.model import Edit, Session, Span, list_fork_points
-
-_REMEMBERED = 2  # replays of a session whose caches are held
+from turnscope.session.index import count_before, find_at_or_before
+from turnscope.session.model import Edit, Span, list_fork_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +29,14 @@ class Split:
     part_over: Annotated[int, "a turn above so many tokens is several conversations (0 = it is one, however long)"] = 0
 
 
-@memoize
-def _get_memos(_session: Session, _index: Index) -> dict[int, tuple[Index, dict[Any, Any]]]:
-    """The caches of a session by the id of a replay's index, which is held, so that its id is not reused."""
-    return {}
-
-
 def get_memo(ctx: Ctx) -> dict[Any, Any]:
     """Return the cache of a replay: values by what they were computed for.
 
     Args:
         ctx: What the rule may read.
     """
-    memos = _get_memos(ctx)
-    found = memos.get(id(ctx.index))
-    if found is None:
-        while len(memos) >= _REMEMBERED:
-            memos.pop(next(iter(memos), 0), None)
-        found = memos[id(ctx.index)] = ctx.index, {}
-    return found[1]
+    found: dict[Any, Any] = ctx.index.remembered.setdefault(__name__, {})
+    return found
 
 
 def find_borders(ctx: Ctx, split: Split) -> tuple[int, ...]:
