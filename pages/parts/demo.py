@@ -106,7 +106,10 @@ def _draw_bar(sentence: str, *, here: bool) -> None:
 
 def _go() -> None:
     """The bar asks for another stop, for this one again, or to leave (0)."""
-    wanted = int((widgets.read_report("demo-bar", "go") or {}).get("stop") or 0)
+    sent = widgets.read_report("demo-bar", "go")
+    if not sent:
+        return
+    wanted = int(sent.get("stop") or 0)
     st.session_state[_GO] = wanted if wanted <= len(STOPS) else 0
     for name in (CHAT, demo_stops.CHAT_SENTENCE):
         st.session_state.pop(name, None)

@@ -45,7 +45,9 @@ def draw(found: Sequence[policy_traits.Traits], opened: str, picked: Sequence[st
     """
 
     def follow() -> None:
-        sent = widgets.read_report(KEY, "event") or {}
+        sent = widgets.read_report(KEY, "event")
+        if not sent:
+            return
         names = [str(name) for name in sent.get("picked", ()) if isinstance(name, str)]
         for key, value in (("picked", ",".join(names)), ("policy", str(sent.get("open") or st.query_params.get("policy", "")))):
             if value:
