@@ -29,8 +29,8 @@ class Place:
     """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself.
 
     `key` names session, part and policy; `ahead`: the place that the URL names is not replayed yet, this is the nearest;
-    `linked`: the app took it from an address, which a browser in a hurry may have left since; `view`: the range that is chosen
-    on the strip and the breakpoints, as the address says them.
+    `linked`: the app last moved it to where an address says, which a browser in a hurry may have left since; `view`: the range
+    that is chosen on the strip and the breakpoints, as the address says them.
     """
 
     key: str
@@ -164,7 +164,9 @@ def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[st
     block = sent.get("block")
     picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
     waits = place is not None and place.ahead and (place.request, place.step) == (request, step)
-    keep_place(shown, Place(replay.run.key, request, step, picked, place.seq if place else 1, waits, view=_read_view()))
+    # Both stay as they are: a busy browser may draw this answer alone, and not the one before with the place of an address.
+    seq, linked = (place.seq, place.linked) if place else (1, False)
+    keep_place(shown, Place(replay.run.key, request, step, picked, seq, waits, linked, view=_read_view()))
 
 
 def go(shown: opening.ShownSession, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:

@@ -299,13 +299,13 @@ def test_a_session_that_is_being_written_is_followed_and_tells_of_limits(tab: Pa
     before = int(tab.get_by_label("Go to request").get_attribute("max") or 0) - 1
     tab.locator(".st-key-header-live label").click()
     tab.locator(".ts-live", has_text=f"{before + 1} requests").wait_for()
-    tab.get_by_role("button", name="Alert me").click()
+    tab.get_by_role("button", name="Alert me", exact=True).click()
     limit = tab.get_by_label("Fill of the window, in percent")
     limit.fill("60")
     limit.press("Enter")
     idle(tab)
     assert tab.evaluate("asked") == 0, "nobody is asked without a click"
-    tab.get_by_role("button", name="Allow desktop notifications").click()
+    tab.get_by_role("button", name="Allow desktop notifications", exact=True).click()
     tab.keyboard.press("Escape")
     idle(tab)
     assert tab.evaluate("[asked, shown.length]") == [1, 0]

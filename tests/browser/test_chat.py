@@ -85,7 +85,7 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     think(page)
     send(page, ASKED)
     page.locator(".chat-msg.now .thought").wait_for()
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_text("The answer was interrupted here").wait_for()
     page.reload()
     page.locator(".chat-msg.user", has_text="How long is the road").wait_for()
@@ -275,7 +275,7 @@ def test_a_paste_that_no_window_holds_is_weighed_whole_refused_and_left_out(page
     page.locator(".chat-note.bad", has_text="does not fit by itself").wait_for()
     assert tokens(page) > 200_000
     box(page).press("Enter")
-    page.get_by_role("button", name="Leave it out").click()
+    page.get_by_role("button", name="Leave it out", exact=True).click()
     page.locator(".chat-msg.user em.left").wait_for()
     answers = send(page, "Please go on")
     wait_for_answer(page, answers)

@@ -81,6 +81,6 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
     expect(answer).to_contain_text("<script>window.pwned=1</script> $a^2$ :material/home:", use_inner_text=True)
     assert page.evaluate("window.pwned") is None
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    answer.get_by_role("button", name="Copy").click()
-    answer.get_by_role("button", name="Copied").wait_for()
+    answer.get_by_role("button", name="Copy", exact=True).click()
+    answer.get_by_role("button", name="Copied", exact=True).wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == "print('<b>')\n"

@@ -301,7 +301,7 @@ def test_a_click_on_a_tile_asks_why_it_is_here_or_not(kept: Page) -> None:
     kept.locator('.tile[data-at="20"]').click()
     kept.locator(".why-line", has_text="#20 ·").wait_for()
     idle(kept)
-    kept.get_by_role("button", name="Go to decision").click()
+    kept.get_by_role("button", name="Go to decision", exact=True).click()
     kept.locator('.where[data-request="113"]').wait_for()
 
 
@@ -475,7 +475,7 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) 
     assert f"{found.rules[0][0].replace('_', ' ')}: {found.rules[0][1]} {found.rules[0][2]:,}×" in told
     assert place(page) == (31, 0), "choosing a range moves nothing"
     labels = page.locator(".axis").inner_text()
-    about.get_by_role("button", name="Zoom in").click()
+    about.get_by_role("button", name="Zoom in", exact=True).click()
     expect(page.locator(".axis")).not_to_have_text(labels, use_inner_text=True)
     page.keyboard.press("End")
     assert place(page)[0] == len(trace.plans) - 1
@@ -484,8 +484,8 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) 
     assert box
     assert strip
     assert strip["x"] <= box["x"] <= strip["x"] + strip["width"] + 1, "the view follows the cursor"
-    about.get_by_role("button", name="Whole session").click()
-    about.get_by_role("button", name="Clear").click()
+    about.get_by_role("button", name="Whole session", exact=True).click()
+    about.get_by_role("button", name="Clear", exact=True).click()
     about.wait_for(state="hidden")
     expect(page.locator(".axis")).to_have_text(labels, use_inner_text=True)
 
@@ -563,7 +563,7 @@ def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace)
 
 def test_policies_are_found_by_typing_and_shown_whole(kept: Page) -> None:
     reach(kept, session=FIRST, policy="balanced", request="113", step="0")
-    kept.get_by_role("button", name="Balanced").click()
+    kept.get_by_role("button", name="Balanced", exact=True).click()
     kept.locator(".picker h4", has_text="Roo Code").wait_for()
     kept.locator(".picker input").fill("cline cla")
     found = kept.locator(".picker b").all_inner_texts()
@@ -571,7 +571,7 @@ def test_policies_are_found_by_typing_and_shown_whole(kept: Page) -> None:
     assert len(found) < 4
     kept.keyboard.press("Enter")
     kept.wait_for_url(re.compile("request=113&.*policy=cline-classic"))
-    kept.get_by_role("button", name="Cline classic (VS Code, 3.10 to 3.89)").wait_for()
+    kept.get_by_role("button", name="Cline classic (VS Code, 3.10 to 3.89)", exact=True).wait_for()
 
 
 def test_a_recorded_compaction_says_what_it_left(kept: Page, compacted: str) -> None:
@@ -679,7 +679,7 @@ def test_a_changed_parameter_replays_and_stays_in_the_link(kept: Page) -> None:
     keep = kept.get_by_label("Keep the newest (tool uses)", exact=True)
     keep.fill("30")
     keep.press("Tab")
-    kept.get_by_role("button", name="Apply").click()
+    kept.get_by_role("button", name="Apply", exact=True).click()
     kept.wait_for_url(re.compile(r"set=.*keep"))
     kept.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()
     idle(kept)

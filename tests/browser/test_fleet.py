@@ -48,6 +48,6 @@ def test_tables_that_are_typed_are_shown_in_every_view(page: Page, tmp_path: Pat
         page.wait_for_function(f"!document.querySelector({WAITING!r})")
         assert page.evaluate(narrow) == [], f"{name}, 420 wide"
         look(page, 1280, "light")
-    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     page.locator("[data-testid=stDataFrame] canvas").first.wait_for()
     assert " rows in " in page.locator("p[role=status]").inner_text()

@@ -64,17 +64,22 @@ def chatgpt() -> list[dict[str, Any]]:
     return [{"title": "Cranes", "create_time": 1.75e9, "mapping": mapping, "current_node": "c", "conversation_id": "c2"}]
 
 
+def name_anew(bird: str, folder: Path) -> str:
+    """Another name where a test runs again, over the same index: it gets another folder then."""
+    return bird + "abcdefghij"[int(folder.name[-1])]
+
+
 def index(page: Page, folder: Path) -> None:
     travel(page, "/library")
     field = page.get_by_label("Or type the path of a file or a folder")
     field.fill(str(folder))
     field.press("Enter")
     page.get_by_text(f"{len([*folder.iterdir()])} sessions found.").wait_for()  # the button is this folder's, not one's before
-    page.get_by_role("button", name="Index this folder").click()
+    page.get_by_role("button", name="Index this folder", exact=True).click()
 
 
 def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are_picked(kept: Page, tmp_path: Path) -> None:
-    bird = BIRD + "abcdefghij"[int(tmp_path.name[-1])]  # another one where the test runs again, over the same index
+    bird = name_anew(BIRD, tmp_path)
     many, few = tmp_path / "many", tmp_path / "few"
     for folder in (many, few):
         folder.mkdir()
@@ -83,11 +88,11 @@ def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are
     index(kept, many)
     bar = kept.locator(".ts-progress")
     bar.get_by_text(re.compile(r"Indexing \d+ of 400 files")).wait_for()
-    place, button = bar.bounding_box(), kept.get_by_role("button", name="Index this folder").bounding_box()
+    place, button = bar.bounding_box(), kept.get_by_role("button", name="Index this folder", exact=True).bounding_box()
     assert place
     assert button
     assert 0 < place["y"] - button["y"] < 300, "the bar stands where one has just clicked"
-    kept.get_by_role("button", name="Cancel").click()
+    kept.get_by_role("button", name="Cancel", exact=True).click()
     bar.get_by_text(re.compile(r"Stopped after \d+ of 400 files")).wait_for()
     idle(kept)
 
@@ -141,41 +146,42 @@ def pick(page: Page, title: str, name: str, requests: int) -> None:
 def test_a_line_opens_its_session_and_back_leads_to_what_was_looked_for(kept: Page, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    for n, name in enumerate(("curlew", "dunlin", "godwit")):
+    curlew, dunlin, godwit, waders = (name_anew(bird, tmp_path) for bird in ("curlew", "dunlin", "godwit", "waders"))
+    for n, name in enumerate((curlew, dunlin, godwit)):
         (folder / f"{name}.jsonl").write_text(talk(f"where does the {name} winter?").replace("/work", f"/work/{'ab'[n % 2]}"))
     index(kept, folder)
-    kept.locator("td", has_text="where does the godwit winter?").first.wait_for()
+    kept.locator("td", has_text=f"where does the {godwit} winter?").first.wait_for()
     search = kept.get_by_label("Search all sessions")
-    search.fill("dunlin")
+    search.fill(dunlin)
     search.press("Enter")
-    kept.wait_for_url(re.compile(r"[?&]q=dunlin"))
-    row = kept.locator("tbody tr", has_text="dunlin")
+    kept.wait_for_url(re.compile(rf"[?&]q={dunlin}"))
+    row = kept.locator("tbody tr", has_text=dunlin)
     row.locator("td.cost").click()  # anywhere in the line
     kept.wait_for_url(lambda url: "/library" not in url and "session=" in url)
-    kept.locator(".ts-title h1", has_text="where does the dunlin winter?").wait_for()
+    kept.locator(".ts-title h1", has_text=f"where does the {dunlin} winter?").wait_for()
     kept.wait_for_url(re.compile(r"request=0"))  # the address is whole
     idle(kept)
     kept.go_back()
-    kept.wait_for_url(re.compile(r"/library\?.*q=dunlin"))
-    kept.locator("tbody tr", has_text="dunlin").wait_for()
-    expect(kept.get_by_label("Search all sessions")).to_have_value("dunlin")
+    kept.wait_for_url(re.compile(rf"/library\?.*q={dunlin}"))
+    kept.locator("tbody tr", has_text=dunlin).wait_for()
+    expect(kept.get_by_label("Search all sessions")).to_have_value(dunlin)
     expect(kept.locator("tbody tr")).to_have_count(1)
     kept.get_by_role("button", name="Clear", exact=True).click()
-    kept.locator("tbody tr", has_text="godwit").first.wait_for()
+    kept.locator("tbody tr", has_text=godwit).first.wait_for()
     kept.get_by_role("button", name="Title", exact=True).press("Enter")  # by the keyboard
     kept.wait_for_url(re.compile(r"sort=title"))
     kept.locator("th[aria-sort=ascending]", has_text="Title").wait_for()
-    add = kept.get_by_role("button", name="Tags of where does the godwit winter?")
+    add = kept.get_by_role("button", name=f"Tags of where does the {godwit} winter?", exact=True)
     add.focus()
     add.press("Enter")
     field = kept.get_by_role("dialog").get_by_role("textbox")
-    field.fill("waders, to read")
+    field.fill(f"{waders}, to read")
     kept.keyboard.press("Enter")  # once, also where the dialog is drawn anew meanwhile
-    kept.locator("tbody tr", has_text="godwit").locator(".tag", has_text="waders").wait_for()
+    kept.locator("tbody tr", has_text=godwit).locator(".tag", has_text=waders).wait_for()
     kept.locator(".st-key-library-by button, .st-key-library-costs button", has_text="Tag").first.click()
-    kept.get_by_role("button", name=re.compile(r"^waders\b")).click()
-    kept.wait_for_url(re.compile(r"tag=waders"))
-    kept.locator("tbody tr", has_text="curlew").wait_for(state="detached")
+    kept.get_by_role("button", name=re.compile(rf"^{waders}\b")).click()
+    kept.wait_for_url(re.compile(rf"tag={waders}"))
+    kept.locator("tbody tr", has_text=curlew).wait_for(state="detached")
     assert kept.locator("tbody tr").count() == 1
     kept.get_by_role("button", name="Clear", exact=True).click()
     kept.wait_for_url(lambda url: "tag=" not in url)

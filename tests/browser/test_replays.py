@@ -52,7 +52,7 @@ def here(kept: Page, big: dict[str, str]) -> Iterator[Page]:
 
 def cancel(page: Page) -> None:
     """Cancel a replay that is under way, unless it ends by itself meanwhile."""
-    button = page.get_by_role("button", name="Cancel")
+    button = page.get_by_role("button", name="Cancel", exact=True)
     if button.count():
         with suppress(PlaywrightError):
             button.click(timeout=5_000)
@@ -108,7 +108,7 @@ def _watch_and_cancel(here: Page, there: Page, session: str) -> None:
     here.locator(".replay-line", has_text=re.compile(r"Replaying [\d,]+ of 2,000 requests")).wait_for()
     here.locator(".replay-line", has_text=re.compile(r"the first [\d,]+ requests")).wait_for()
     here.locator(".where[data-request]").wait_for()
-    here.get_by_role("button", name="Cancel").click()
+    here.get_by_role("button", name="Cancel", exact=True).click()
     here.locator(".replay-line", has_text=re.compile(r"Stopped after [\d,]+ of 2,000 requests")).wait_for()
     stopped = here.locator(".replay-line b").inner_text()
     many = int(stopped.split()[2].replace(",", ""))
@@ -118,7 +118,7 @@ def _watch_and_cancel(here: Page, there: Page, session: str) -> None:
     here.wait_for_timeout(1_500)
     expect(here.locator(".replay-line b")).to_have_text(stopped, use_inner_text=True)
 
-    here.get_by_role("button", name="Go on").click()
+    here.get_by_role("button", name="Go on", exact=True).click()
     here.locator(".replay-line", has_text="Replaying").wait_for()
     during = clicks(there, wire)
     assert during <= max(SECONDS, ROOM * before), f"{during:.2f} s for a click, {before:.2f} s without a replay"

@@ -121,11 +121,11 @@ def test_a_session_is_opened_by_its_path_two_clicks_away(page: Page, tmp_path: P
 def test_a_redacted_report_is_three_clicks_away(page: Page) -> None:
     task = Task(page)
     page.get_by_role("link", name="Audit", exact=True).first.click()
-    page.get_by_role("button", name="Prepare the report").wait_for()
+    page.get_by_role("button", name="Prepare the report", exact=True).wait_for()
     idle(page)  # while what is above it is drawn, the button moves, and a click would be aimed at its old place
-    page.get_by_role("button", name="Prepare the report").click()
+    page.get_by_role("button", name="Prepare the report", exact=True).click()
     with page.expect_download() as saved:
-        page.get_by_role("button", name="Report as HTML").click()
+        page.get_by_role("button", name="Report as HTML", exact=True).click()
     assert saved.value.path().read_text("utf-8").startswith("<!doctype html>")
     task.finish(clicks=3)
 
@@ -135,9 +135,9 @@ def test_play_moves_the_cursor_and_tells_the_app_where_it_stopped(page: Page) ->
     page.locator(".ts-cursor").wait_for()
     idle(page)
     page.get_by_label("Speed").select_option("30")
-    page.get_by_role("button", name="Play or stop").click()
+    page.get_by_role("button", name="Play or stop", exact=True).click()
     page.wait_for_function("Number(document.querySelector('.ts-cursor').textContent.match(/request (\\d+)/)[1]) > 25")
-    page.get_by_role("button", name="Play or stop").click()
+    page.get_by_role("button", name="Play or stop", exact=True).click()
     page.wait_for_function("Number(document.querySelector('.ts-headline').dataset.request) > 20")
     shown = page.locator(".ts-headline").get_attribute("data-request")
     page.wait_for_url(re.compile(rf"[?&]request={shown}(&|$)"))
@@ -156,10 +156,10 @@ def test_a_range_of_the_heatmap_is_zoomed_into_and_left_again(page: Page) -> Non
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.7, y, steps=6)
     page.mouse.up()
-    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("button", name="Zoom in", exact=True).click()
     page.get_by_text("Zoomed into requests").wait_for()
     begin, stop = (int(n) for n in re.findall(r"\d+", page.locator(".st-key-heatmap-zoom").inner_text())[:2])
     assert 0 < stop - begin < 120
     page.wait_for_function(f"range => String({RANGE}) === String(range)", arg=[begin - 1.5, stop - 0.5])
-    page.get_by_role("button", name="Whole session").click()
+    page.get_by_role("button", name="Whole session", exact=True).click()
     page.get_by_text("Zoomed into requests").wait_for(state="detached")

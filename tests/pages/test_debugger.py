@@ -6,16 +6,20 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import hostile
 import pytest
+import streamlit as st
 from conftest import ROOT
 from covering import select_covering
 from debugger_links import find_linked
 from turnscope.planning import policy
 from turnscope.storage.threads import Threads
 from turnscope.views import parameters
+
+from pages.debugger import address
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -70,6 +74,19 @@ def test_the_debugger_shows_the_very_body_that_the_envelope_page_shows(app: AppT
     app.run()
     assert codes(app)[-1] == whole[: len(codes(app)[-1])]
     assert len(codes(app)[-1]) == min(20_000, len(whole))
+
+
+def test_a_report_still_says_that_the_app_followed_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that had an older address moves the stepper back; the browser may get to see only the report's answer."""
+    kept: list[address.Place] = []
+    monkeypatch.setattr(st, "session_state", {"replays.place": address.Place("k", 6, 0, None, 2, linked=True)})
+    monkeypatch.setattr(st, "query_params", {})
+    monkeypatch.setattr(address, "keep_place", lambda _, place: kept.append(place))
+    trace = SimpleNamespace(plans=[SimpleNamespace(decisions=())] * 20, session=SimpleNamespace(blocks=()))
+    replay: Any = SimpleNamespace(run=SimpleNamespace(key="k"), trace=trace)
+    shown: Any = None
+    address.follow_stepper(shown, replay, {"request": 11, "step": 0})
+    assert [(place.request, place.seq, place.linked) for place in kept] == [(11, 2, True)]
 
 
 def test_it_opens_on_what_was_really_sent_where_the_reader_was(app: AppTest) -> None:
