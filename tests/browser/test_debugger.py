@@ -424,6 +424,30 @@ def test_a_run_that_writes_an_older_address_takes_nobody_back(page: Page) -> Non
     assert place(page) == (40, 0), "to where it never was it goes"
 
 
+PUT_ANOTHER = """gone => { // as Streamlit does: the stepper is taken off the page, and another is put there
+    const { data, parentElement } = window.answered, another = document.createElement('div');
+    if (gone) return (parentElement.host ?? parentElement).remove();
+    another.innerHTML = parentElement.innerHTML;
+    document.body.append(another);
+    const setStateValue = (_, place) => window.reported = place.request;
+    globalThis[Symbol.for('turnscope.stepper')]({ data, parentElement: another, setStateValue }); }"""
+
+
+def test_a_stepper_that_is_put_anew_goes_on_where_one_had_gone(page: Page) -> None:
+    reach(page, session=FIRST, policy="balanced", request="31", step="0")
+    page.evaluate(KEEP_ANSWERS)
+    page.keyboard.press("Shift+ArrowRight")
+    page.wait_for_url(re.compile("request=32"))
+    idle(page)
+    page.evaluate(PUT_ANOTHER, True)
+    page.keyboard.press("Shift+ArrowRight")  # between the two
+    page.evaluate(PUT_ANOTHER, False)
+    assert place(page) == (33, 0)
+    page.wait_for_function("window.reported === 33")
+    page.keyboard.press("Shift+ArrowRight")
+    assert place(page) == (34, 0), "once: the first hears no more"
+
+
 def process_of(url: str) -> int:
     """The process that serves an address."""
     port = url.rsplit(":", 1)[1]

@@ -10,12 +10,15 @@ const REPORT_AGAIN = 2000;
 const REPORTS = 5;
 const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
+const GRACE = 1000; // ms that a stepper which was taken off the page hears keys, until there is another
+let latest = null;
 
 globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   const { data, parentElement: root, setStateValue } = component;
   const self = instances.get(root) ?? { place: 0, picked: -1, seq: null, timer: null, passed: new Set() };
   instances.set(root, self);
   self.root = root;
+  self.path = location.pathname;
   self.data = data;
   self.send = setStateValue;
   self.part ??= parts(root);
@@ -24,10 +27,11 @@ globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   if (!self.wired) wire(self);
   load(self);
   // Called again after each report, and this before it: a pause between the two would lose keys and stop the playing.
-  return () => setTimeout(() => root.isConnected || dispose(self), 0);
+  return () => setTimeout(() => root.isConnected || dispose(self), GRACE);
 };
 
 function dispose(self) {
+  if (latest === self) latest = null;
   stop(self);
   clearTimeout(self.search);
   clearTimeout(self.again);
@@ -71,7 +75,8 @@ function load(self) {
     return;
   }
   if (self.loaded !== self.data.steps) {
-    const grown = self.run === self.data.run && self.model?.length ? cursorOf(self.model, self.place) : null;
+    const before = self.model ? self : takeOver(self);
+    const grown = before?.run === self.data.run && before.model?.length ? cursorOf(before.model, before.place) : null;
     self.loaded = self.data.steps;
     self.run = self.data.run;
     self.model = modelOf(self.data.steps, text);
@@ -99,6 +104,19 @@ function load(self) {
   drawStrip(self);
   draw(self, moved);
   drawRange(self);
+}
+
+// Streamlit may take the stepper off a page and put another there: that one goes on where somebody had gone with the first.
+function takeOver(self) {
+  const { before } = self;
+  self.before = null;
+  if (!before || before.root.isConnected) return null;
+  dispose(before);
+  if (!before.own || before.run !== self.data.run) return null;
+  const { seq, own, passed, zoom, span } = before;
+  Object.assign(self, { seq, own, passed, zoom, span });
+  report(self);
+  return before;
 }
 
 // A run of the app that began before it had the newest steps takes the place from an address that the browser has
@@ -154,6 +172,7 @@ function report(self, left = REPORTS) {
   clearTimeout(self.again);
   self.waiting = setTimeout(() => {
     self.waiting = 0;
+    if (!self.root.isConnected) return; // another takes over, or the page was left
     const { request, step } = cursorOf(self.model, self.place);
     const pause = REPORT_AGAIN * 2 ** (REPORTS - left);
     self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), pause);
@@ -221,6 +240,8 @@ function stop(self) {
 function wire(self) {
   const { part } = self;
   self.wired = true;
+  self.before = latest;
+  latest = self;
   for (const [name, button] of Object.entries(part.button)) {
     button.onclick = (event) => {
       if (event.detail) button.blur(); // a mouse leaves the keys to the page
@@ -276,7 +297,7 @@ function pressed(self, event) {
   const target = event.composedPath()[0];
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(target?.tagName) && target !== self.part.range) return;
   if (target?.isContentEditable || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (!self.model || document.querySelector("[role=dialog]")) return;
+  if (!self.model || location.pathname !== self.path || document.querySelector("[role=dialog]")) return;
   if (event.key === " " && target?.closest?.("button, summary, [role=button], [role=tab], [role=radio], a")) return;
   const shifted = { ArrowLeft: "requestBack", ArrowRight: "requestForward" };
   const plain = { ArrowLeft: "back", ArrowRight: "forward", Home: "first", End: "last", n: "change", p: "changeBack", b: "stop", " ": "play" };
