@@ -3,11 +3,12 @@
 Every built-in policy on Claude Code sessions of 24 MB, 2,000 requests and 21 compactions, which most of them outgrow: one of a
 model that keeps old thinking, one whose server drops it, one whose log seals it. CPU seconds, growth, memory of a process of
 its own: while it holds the plans, and at its peak. Growth is from the first half to the whole of the requests since the policy
-first changed one: what it does not do yet costs nothing, and says nothing of how its work grows. Then each rule alone, and the
-policy `balanced`, over 8,000 requests: the same, with growth from half of the session to the whole. Then each ported policy:
-CPU seconds. Then reverse iteration over 10,000 messages, a request per turn, beside what `trim_messages` of langchain-core and
-of litellm take for the same turns (the `bench` extra; skipped with a word where absent). langchain-core counts with its own
-cheap counter, "approximate" (characters / 4); litellm has none and counts with a tokenizer.
+first changed one: what it does not do yet costs nothing, and says nothing of how its work grows; behind the decisions stands
+how those grew. Then each rule alone, and the policy `balanced`, over 8,000 requests: the same, with growth from half of the
+session to the whole. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, a request per turn,
+beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with a word
+where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and counts
+with a tokenizer.
 
 What counts is the process's CPU time with the sessions out of the garbage collector's sight, as the app has them, from a heap
 that was just collected. What is over a limit is measured again, up to ROUNDS times, and its best counts: a busy machine slows
@@ -194,6 +195,7 @@ class Cost(NamedTuple):
     held: int  # bytes by which the process grew while the plans were held
     peak: int  # bytes by which it grew at most
     decisions: int
+    more: float  # times as many decisions as in the first half
 
     @property
     def growth(self) -> float:
@@ -237,10 +239,10 @@ def weigh(job: tuple[Path, str]) -> Cost:
     own = build_own_ledger(session, policy)
     list(islice(replay(session, policy, ledger, own), 20))  # what it loads on first use
     gc.collect()
-    before, peak, decisions, begin = resident(), 0, 0, len(session.requests) - 2
+    before, peak, made_by, begin = resident(), 0, [], len(session.requests) - 2
     plans = begin_plans(session, policy, ledger, own)  # as the app holds them
     for plan in plans.grow():
-        decisions += len(plan.decisions)
+        made_by.append(len(plan.decisions))
         if any(made.splice for made in plan.decisions):
             begin = min(begin, plan.request.n)
         if plan.request.n % 50 == 0:
@@ -248,12 +250,13 @@ def weigh(job: tuple[Path, str]) -> Cost:
     held = resident() - before
     del plans, plan
     middle, cost = (begin + len(session.requests)) // 2, None
+    decisions, more = sum(made_by), sum(made_by[begin:]) / max(1, sum(made_by[begin:middle]))
     for _ in range(ROUNDS):
         clock = time_requests(replay(session, policy, ledger, own))
         whole, first, rest = clock[-1] - clock[0], clock[middle] - clock[begin], clock[-1] - clock[middle]
         if cost:
             whole, first, rest = min(whole, cost.whole), min(first, cost.first), min(rest, cost.rest)
-        cost = Cost(whole, first, rest, begin, held, max(peak, held), decisions)
+        cost = Cost(whole, first, rest, begin, held, max(peak, held), decisions, more)
         if cost.is_within() and whole >= BRIEF:
             break
     assert cost
@@ -271,7 +274,7 @@ def iter_compacted(variety: str, chosen: list[str], longer: float) -> Iterator[t
             good = cost.is_within(most * longer) and cost.held <= room * longer
             line = (
                 f"{name:28} {cost.whole:6.2f} s  x{cost.growth:.2f} from {cost.begin:4}  {cost.held / 1e6:6.1f} MB held  "
-                f"{cost.peak / 1e6:6.1f} MB at the peak  {cost.decisions:7,} decisions"
+                f"{cost.peak / 1e6:6.1f} MB at the peak  {cost.decisions:7,} decisions (x{cost.more:.2f})"
             )
             yield line + ("" if good else "  TOO MUCH"), good
 
