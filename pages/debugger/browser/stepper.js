@@ -10,7 +10,7 @@ const REPORT_AGAIN = 2000;
 const REPORTS = 5;
 const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
-const GRACE = 1000; // ms that a stepper which was taken off the page hears keys, until there is another
+const GRACE = 10000; // ms that a stepper which was taken off the page hears keys, until there is another
 let latest = null;
 
 globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
@@ -112,7 +112,7 @@ function takeOver(self) {
   self.before = null;
   if (!before || before.root.isConnected) return null;
   dispose(before);
-  if (!before.own || before.run !== self.data.run) return null;
+  if (!before.own || before.run !== self.data.run || before.seq !== self.data.seq) return null;
   const { seq, own, passed, zoom, span } = before;
   Object.assign(self, { seq, own, passed, zoom, span });
   report(self);
