@@ -11,7 +11,7 @@ const REPORTS = 5;
 const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
 const GRACE = 10000; // ms that a stepper which was taken off the page hears keys, until there is another
-let latest = null;
+let latest = null; // the stepper that was put on a page last
 
 globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   const { data, parentElement: root, setStateValue } = component;
@@ -215,6 +215,7 @@ function play(self) {
   const { model, part } = self;
   if (self.place >= model.length - 1) go(self, 0);
   const next = () => {
+    if (location.pathname !== self.path) return stop(self); // the page was left
     let place = self.place + 1;
     while (place < model.length - 1 && model.kind[place] === KIND.still && !self.why.has(place)) place++;
     go(self, place);
