@@ -153,6 +153,32 @@ def test_a_step_that_another_session_overtakes_is_none_in_that_session(kept: Pag
     assert request_shown(kept) == 24
 
 
+TWO_NAVIGATORS = """async ([script, bar]) => { // at one chart: one takes the place of another, which is drawn once more
+    const { default: draw } = await import(URL.createObjectURL(new Blob([script], { type: 'text/javascript' })));
+    document.body.innerHTML = '<div class="st-key-drawn"><div class="js-plotly-plot"></div></div>';
+    const [xaxis, yaxis] = [[0, 9], [0, 1]].map(range => ({ range, _offset: 0, _length: 100, l2p: at => 10 * at }));
+    Object.assign(document.querySelector('.js-plotly-plot'), { _fullLayout: { xaxis, yaxis }, on() {}, removeListener() {} });
+    const put = () => Object.assign(document.body.appendChild(document.createElement('div')), { innerHTML: bar });
+    const data = { chart: 'drawn', count: 10, marks: [], sizes: Array(10).fill(1), session: 'A' };
+    const show = (parentElement, at) => draw({ parentElement, setStateValue() {}, data: { ...data, at } });
+    const [first, second] = [put(), put()];
+    show(first, 2);
+    show(second, 6);
+    const leave = show(first, 2);
+    first.remove();
+    leave(); }"""
+
+
+def test_a_navigator_that_is_drawn_late_and_gone_leaves_the_chart_to_the_other(page: Page) -> None:
+    folder = ROOT / "pages" / "parts" / "browser"
+    script = "\n".join((folder / name).read_text("utf-8") for name in ("numbering.js", "navigator.js"))
+    page.evaluate(TWO_NAVIGATORS, [script, (folder / "navigator.html").read_text("utf-8")])
+    cursor = page.locator(".ts-cursor")
+    expect(cursor).to_contain_text("request 7")
+    page.keyboard.press("ArrowRight")
+    expect(cursor).to_contain_text("request 8")
+
+
 def test_previous_next_and_go_to_are_buttons_and_a_field(kept: Page) -> None:
     reach(kept, "/?session=cache-goes-cold&request=10")
     kept.get_by_role("button", name="Next", exact=False).first.click()

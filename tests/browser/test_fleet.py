@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import idle, look, wait_for_theme
+from conftest import idle, look, measure, wait_for_theme
 
 from tests.browser.screenshots import WAITING
 from tests.browser.test_accessibility import NARROW, find_faults
@@ -45,8 +46,9 @@ def test_tables_that_are_typed_are_shown_in_every_view(page: Page, tmp_path: Pat
         found = find_faults(page)
         assert found == [], "\n".join([name, *map(str, found)])
         look(page, 420, "light")
+        wait_for_theme(page, "light")
         page.wait_for_function(f"!document.querySelector({WAITING!r})")
-        assert page.evaluate(narrow) == [], f"{name}, 420 wide"
+        assert measure(page, partial(page.evaluate, narrow)) == [], f"{name}, 420 wide"
         look(page, 1280, "light")
     page.get_by_role("button", name="Run", exact=True).click()
     page.locator("[data-testid=stDataFrame] canvas").first.wait_for()

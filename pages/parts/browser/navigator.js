@@ -11,7 +11,7 @@ export default function (component) {
   const { data, parentElement: root, setStateValue } = component;
   const self = instances.get(root) ?? { at: data.at, waiting: null };
   instances.set(root, self);
-  self.data = data;
+  Object.assign(self, { root, data });
   newest.set(data.chart, self);
   self.send = (name, value) => setStateValue(name, { ...value, session: data.session, seq: Date.now() });
   if (self.session !== data.session) { // where somebody was about to go in another session is nothing in this one
@@ -23,6 +23,11 @@ export default function (component) {
     self.at = data.at;
     self.waiting = null;
   }
+  // Streamlit may draw one again that it is about to take off the page, after the one that is put in its place.
+  const isNewest = () => {
+    if (!newest.get(self.data.chart)?.root.isConnected) newest.set(self.data.chart, self);
+    return newest.get(self.data.chart) === self;
+  };
   const find = (name) => root.querySelector(`[data-go="${name}"]`);
   const input = root.querySelector("input");
 
@@ -87,7 +92,7 @@ export default function (component) {
 
   function cursor() {
     const axis = self.chart?._fullLayout?.xaxis;
-    if (!axis || newest.get(self.data.chart) !== self) return;
+    if (!axis || !isNewest()) return;
     const starts = self.chart.layout?.meta?.starts;
     const place = starts ? starts.findLastIndex((start) => start <= self.at) : self.at;
     const left = axis._offset + axis.l2p(place);
@@ -228,7 +233,7 @@ export default function (component) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const keys = { ArrowLeft: "previous", ArrowRight: "next", Home: "first", End: "last", n: "later", p: "earlier", " ": "play" };
     const move = moves[keys[event.key]];
-    if (!move || newest.get(self.data.chart) !== self || document.querySelector("[role=dialog]")) return;
+    if (!move || !isNewest() || document.querySelector("[role=dialog]")) return;
     event.preventDefault();
     move();
   }
