@@ -19,14 +19,21 @@ HELD = 60_000_000  # bytes of all replays, but for the one that is looked at
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace and its steps, of all requests or of the first ones. `key` names session, part, policy and how many those are;
-    `packed` is what the browser gets, under that name. `run` is the replay that it was taken from."""
+    """A stage of a replay, with all requests or the first ones. `key` names session, part, policy and how many those are;
+    `run` is the replay that it was taken from."""
 
     key: str
     policy: Policy
-    trace: Trace
-    steps: stepper.Steps
+    stage: library.Stage
     run: library.ReplayJob
+
+    @property
+    def trace(self) -> Trace:
+        return self.stage.trace
+
+    @property
+    def steps(self) -> stepper.Steps:
+        return self.stage.steps
 
     @property
     def browser_data(self) -> bytes:
@@ -72,7 +79,7 @@ def replay_policy(
         _get_replays().drop(key)
         raise
     stage = run.stage
-    return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
+    return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage, run) if stage else None
 
 
 @st.cache_resource(show_spinner=False)
@@ -84,12 +91,12 @@ def _get_replays() -> library.ReplayCache:
 
 def find_rejections(replay: Replay) -> refused.Rejections:
     """What the provider would refuse of a replay; once for all tabs."""
-    return _find_rejections(replay.trace, replay.key)
+    return _find_rejections(replay.stage, replay.key)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _find_rejections(_trace: Trace, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
-    return refused.find_rejections(_trace)
+def _find_rejections(_stage: library.Stage, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
+    return refused.select_rejections(_stage.trace, _stage.problems)
 
 
 def price_decision(replay: Replay, request: int, number: int) -> CachePrice | None:

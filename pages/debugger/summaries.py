@@ -22,7 +22,7 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
         shown: the session that is shown.
         replay: the replay that is shown.
     """
-    asks = replay.trace.find_offline_asks()
+    asks = replay.stage.offline_asks
     if not asks:
         return
     provider, to = get_value("provider"), chat_form.get_destination()

@@ -192,13 +192,14 @@ def test_a_request_that_somebody_wants_to_see_is_shown_once_it_is_planned(record
 
 def test_what_goes_wrong_reaches_whoever_looks(recorded: Trace) -> None:
     go = threading.Event()
+    whole, plans = begin_replay(recorded, policy.load("balanced"))
 
     def raise_error() -> Iterator[Plan]:
-        yield recorded.plans[0]
+        yield next(plans)
         go.wait(20)
         raise ZeroDivisionError("in a rule")
 
-    run = ReplayJob("k", begin_replay(recorded, policy.load("balanced"))[0], raise_error())
+    run = ReplayJob("k", whole, raise_error())
     run.poll()
     go.set()
     run.wait(20)

@@ -90,6 +90,13 @@ class Plan(Struct, frozen=True, gc=False):
         return self.budget.window if self.budget.known else None
 
     @property
+    def offline_asks(self) -> tuple[Ask, ...]:
+        """Asks for summaries that no model answered."""
+        return tuple(
+            ask for ask, answer in self.asks if ask.kind == "summary" and (answer.source == "offline" or answer.failed)
+        )
+
+    @property
     def expected_tokens(self) -> int:
         """The expected prompt in the provider's tokens."""
         return self.calibration.predict(self.seen.tokens)

@@ -12,9 +12,12 @@ from time import monotonic, sleep
 
 from turnscope.envelope.plan import Plan
 from turnscope.library.job import PAUSE, Job, State
+from turnscope.planning.lint import Problem
+from turnscope.planning.rejections import RequestChecker
 from turnscope.planning.trace import Trace
+from turnscope.session.model import Ask
 from turnscope.views.replay_cost import RecordCost
-from turnscope.views.stepper import Steps, build_steps
+from turnscope.views.stepper import Steps, StepsBuilder
 
 FIRST_STAGE = 0.4  # seconds until the first stage; each later stage waits until the replay has taken twice as long
 MIN_SHOWN = 10  # requests below which no stage is made
@@ -28,13 +31,58 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A replay as far as it has come: the trace of its first requests, and the same as the stepper needs it."""
+    """A replay as far as it has come.
+
+    Attributes:
+        trace: the trace of its first requests.
+        steps: the same as the stepper needs it.
+        problems: what is wrong with each of these requests, see `planning.rejections`.
+        offline_asks: see `Trace.find_offline_asks`.
+    """
 
     trace: Trace
     steps: Steps
+    problems: tuple[tuple[Problem, ...], ...]
+    offline_asks: tuple[Ask, ...]
 
     def __len__(self) -> int:
         return len(self.trace.plans)
+
+
+class StageBuilder:
+    """Reads each plan once, as it is made: of a large replay most would be made again for whoever reads all of them later.
+
+    Args:
+        whole: the trace; its plans become more.
+        sent: whether its requests go to the models that they really went to.
+    """
+
+    def __init__(self, whole: Trace, *, sent: bool) -> None:
+        self._whole = whole
+        self._steps = StepsBuilder(whole, sent=sent)
+        self._checker = RequestChecker(whole.session)
+        self._problems: list[tuple[Problem, ...]] = []
+        self._asks: dict[str, Ask] = {}
+
+    def read(self, count: int) -> None:
+        """Read the plans of the first requests, but for those that were read before.
+
+        Args:
+            count: how many they are.
+        """
+        for plan in map(self._whole.plans.__getitem__, range(len(self._problems), count)):
+            self._steps.add(plan)
+            self._problems.append(self._checker.check(plan, self._whole.prices))
+            self._asks.update((ask.key, ask) for ask in plan.offline_asks)
+
+    def build(self, trace: Trace, record: RecordCost | None) -> Stage:
+        """Return a stage of the requests that were read.
+
+        Args:
+            trace: the trace with these requests.
+            record: the cost of the record of its session, see `replay_cost.ReplayPricing`.
+        """
+        return Stage(trace, self._steps.build(trace, record), tuple(self._problems), tuple(self._asks.values()))
 
 
 class ReplayJob(Job):
@@ -66,6 +114,7 @@ class ReplayJob(Job):
         self._price_record, self._sent = price_record, sent
         self._owns = not whole.plans  # else they belong to whoever holds that trace
         self._left = False  # it was let go
+        self._builder: StageBuilder | None = None  # made anew where it was let go
         self.wanted = -1  # number of the request that somebody wants to see
 
     def __repr__(self) -> str:
@@ -81,6 +130,8 @@ class ReplayJob(Job):
         """Cancel it, and free what can be made again. Whoever still shows it, as a page that was left, can read on."""
         self._left = True
         self.cancel()
+        if self.state != "running":  # else its thread frees it
+            self._builder = None
         if self._owns and self._whole.held:
             self._whole.held.compact()
 
@@ -97,6 +148,8 @@ class ReplayJob(Job):
         end = self._plan_all()
         if end != "waiting" and not self._left:
             self._make_stage()
+        if end == "done" or self._left:
+            self._builder = None
         return end
 
     def _plan_all(self) -> State:
@@ -105,6 +158,7 @@ class ReplayJob(Job):
         due, took, before = began + FIRST_STAGE, 0.0, self.done
         for _ in self._rest:
             self.done += 1
+            self._read_plans()
             if interruption := self._interruption():
                 return interruption
             now = monotonic()
@@ -124,8 +178,14 @@ class ReplayJob(Job):
         trace = self._whole
         if self._owns or self.done < len(trace.plans):
             trace = replace(trace, plans=trace.plans[: self.done])
-        self.stage = Stage(trace, build_steps(trace, self._price_record(), sent=self._sent))
+        self.stage = self._read_plans().build(trace, self._price_record())
         self._on_stage()
+
+    def _read_plans(self) -> StageBuilder:
+        if self._builder is None:
+            self._builder = StageBuilder(self._whole, sent=self._sent)
+        self._builder.read(self.done)
+        return self._builder
 
 
 def _yield_to_threads() -> None:

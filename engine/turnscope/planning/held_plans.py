@@ -27,7 +27,7 @@ from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import Action, Request, Session
 from turnscope.session.transcript import Transcript
 
-MAX_BYTES = 100_000_000  # of the plans of one replay, by estimate; of more only the first of each stretch are held
+MAX_BYTES = 40_000_000  # of the plans of one replay, by estimate; of more only the first of each stretch are held
 STRETCH = 64  # requests; as many are planned again, at most, to read one plan
 MAX_STRETCHES = 4  # that were planned again and are still held
 

@@ -110,20 +110,23 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None, *, s
     return tuple(iter_cache_uses(trace, sizes, sent=sent))
 
 
-def iter_cache_uses(trace: Trace, sizes: Iterable[int] | None = None, *, sent: bool = True) -> Iterator[CacheUse]:
+def iter_cache_uses(
+    trace: Trace, sizes: Iterable[int] | None = None, *, sent: bool = True, plans: Iterable[Plan] | None = None
+) -> Iterator[CacheUse]:
     """Yield what `simulate_prompt_cache` returns, as the plans are read.
 
     Args:
         trace: See `simulate_prompt_cache`.
         sizes: See `simulate_prompt_cache`.
         sent: See `simulate_prompt_cache`.
+        plans: The plans of the trace, where they become more while they are read; None = those that it has.
     """
     session, lines = trace.session, dict[str, _CachedPrompt]()
     rules = _RulesByModel(trace.prices)
     own = {request.model: rules[request.model] for request in session.requests}
-    recorded = read_recorded_cache(session, own) if sent else RecordedCache((CacheFact(),) * len(trace.plans), {})
+    recorded = read_recorded_cache(session, own) if sent else RecordedCache((CacheFact(),) * len(session.requests), {})
     sizes = map(trace.count_tokens, count()) if sizes is None else sizes
-    for n, (plan, fact, size) in enumerate(zip(trace.plans, recorded.facts, sizes, strict=False)):
+    for n, (plan, fact, size) in enumerate(zip(plans or trace.plans, recorded.facts, sizes, strict=False)):
         how, shortest = rules[plan.model]
         if plan.verdict == "refuse":
             yield CacheUse(sent=False)

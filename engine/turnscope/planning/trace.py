@@ -32,7 +32,6 @@ from turnscope.planning.session_fit import RecordStep, fit_session, get_prompt_t
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
 from turnscope.session.model import (
-    Answer,
     Ask,
     Session,
     Span,
@@ -318,8 +317,7 @@ class Trace:
 
     def find_offline_asks(self) -> tuple[Ask, ...]:
         """Return asks for summaries that no model answered, each once, in order."""
-        asks = [pair for plan in self.plans for pair in plan.asks]
-        return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _is_offline(answer)}.values())
+        return tuple({ask.key: ask for plan in self.plans for ask in plan.offline_asks}.values())
 
     def fork(self, request: int) -> Session:
         """Return the session up to, but without, a request, to be continued. IndexError where there is no such request."""
@@ -364,10 +362,6 @@ def _may_differ(one: Plan, two: Plan) -> bool:
 def _server_differs(one: Plan, two: Plan) -> bool:
     """Whether the provider treated the second of two recorded requests differently."""
     return one.request.applied != two.request.applied
-
-
-def _is_offline(answer: Answer) -> bool:
-    return answer.source == "offline" or bool(answer.failed)
 
 
 def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[Envelope, Splice], Envelope]) -> Envelope:

@@ -14,6 +14,7 @@ from math import ceil
 
 from turnscope.counting.tokens import Counter, count_texts
 from turnscope.envelope.pieces import Decision
+from turnscope.envelope.plan import Plan
 from turnscope.planning.prompt_cache import CacheUse, count_tokens_from
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Rates
@@ -101,41 +102,69 @@ def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
     )
 
 
+class RunningCost:
+    """The cost of a replay at list prices, request by request.
+
+    Args:
+        trace: the replay; its plans may still become more.
+        answers: output tokens by request; None = those of `count_answer_tokens`.
+    """
+
+    def __init__(self, trace: Trace, answers: Sequence[int] | None = None) -> None:
+        self._trace = trace
+        self._answers = count_answer_tokens(trace) if answers is None else answers
+        self._usd: list[Decimal | None] = []
+        self._summary_usd: list[Decimal] = []
+        self._priced: set[str] = set()  # keys of the summaries whose price is in it
+        self._cached_tokens = self._prompt_tokens = 0
+
+    @property
+    def cost(self) -> ReplayCost:
+        """The cost of the requests that were added."""
+        return ReplayCost(tuple(self._usd), tuple(self._summary_usd), self._cached_tokens, self._prompt_tokens)
+
+    def add(self, plan: Plan, cache: CacheUse) -> None:
+        """Add the next request.
+
+        Args:
+            plan: its plan.
+            cache: what the simulated cache does for it.
+        """
+        request = plan.request
+        self._cached_tokens += cache.read
+        self._prompt_tokens += cache.prompt
+        calls = Decimal(0)
+        for ask, answer in plan.asks:
+            if ask.kind == "summary" and ask.key not in self._priced:
+                calls += _price_summary(self._trace, ask, answer=answer, model=plan.model, request=request) or Decimal(0)
+                self._priced.add(ask.key)
+        self._summary_usd.append(calls)
+        if not cache.sent:
+            self._usd.append(calls)
+            return
+        billed = Usage(
+            input_tokens=cache.plain,
+            cache_creation_input_tokens=cache.written,
+            cache_read_input_tokens=cache.read,
+            output_tokens=self._answers[len(self._usd)],
+            cache_creation_1h_input_tokens=cache.hour,
+        )
+        cost = self._trace.prices.compute_cost(billed, plan.model, request.sent_at)
+        self._usd.append(cost.total + calls if cost else None)
+
+
 def simulate_cost(trace: Trace, uses: Iterable[CacheUse], answers: Sequence[int] | None = None) -> ReplayCost:
     """Price a replay at list prices.
 
     Args:
         trace: the replay.
         uses: what the simulated cache does for each request; read together with the plans.
-        answers: output tokens by request; None = those of `count_answer_tokens`.
+        answers: see `RunningCost`.
     """
-    answers = count_answer_tokens(trace) if answers is None else answers
-    usd: list[Decimal | None] = []
-    condensing: list[Decimal] = []
-    keys: set[str] = set()
-    read = prompts = 0
-    for n, (plan, cache) in enumerate(zip(trace.plans, uses, strict=True)):
-        request = plan.request
-        read, prompts = read + cache.read, prompts + cache.prompt
-        calls = Decimal(0)
-        for ask, answer in plan.asks:
-            if ask.kind == "summary" and ask.key not in keys:
-                calls += _price_summary(trace, ask, answer=answer, model=plan.model, request=request) or Decimal(0)
-                keys.add(ask.key)
-        condensing.append(calls)
-        if not cache.sent:
-            usd.append(calls)
-            continue
-        billed = Usage(
-            input_tokens=cache.plain,
-            cache_creation_input_tokens=cache.written,
-            cache_read_input_tokens=cache.read,
-            output_tokens=answers[n],
-            cache_creation_1h_input_tokens=cache.hour,
-        )
-        cost = trace.prices.compute_cost(billed, plan.model, request.sent_at)
-        usd.append(cost.total + calls if cost else None)
-    return ReplayCost(tuple(usd), tuple(condensing), read, prompts)
+    running = RunningCost(trace, answers)
+    for plan, cache in zip(trace.plans, uses, strict=True):
+        running.add(plan, cache)
+    return running.cost
 
 
 def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request) -> Decimal | None:

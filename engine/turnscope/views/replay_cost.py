@@ -7,9 +7,10 @@ nothing was billed, a replay costs what is simulated at list prices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import count
 
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import AS_RECORDED
@@ -17,7 +18,7 @@ from turnscope.planning.prompt_cache import CacheUse, iter_cache_uses, simulate_
 from turnscope.planning.trace import Trace
 from turnscope.session.model import select_model_output
 from turnscope.views.bill import charge
-from turnscope.views.cached_cost import CachePrice, ReplayCost, price_decisions, simulate_cost
+from turnscope.views.cached_cost import CachePrice, ReplayCost, RunningCost, price_decisions, simulate_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,39 +109,40 @@ def simulate_cache(trace: Trace) -> tuple[CacheUse, ...]:
     return simulate_prompt_cache(trace)
 
 
-def price_replay(
-    trace: Trace,
-    sizes: Sequence[int],
-    record: RecordCost | None = None,
-    *,
-    sent: bool = True,
-    on_plan: Callable[[Plan], object] | None = None,
-) -> tuple[ReplayCost, Mapping[int, CachePrice]]:
-    """Price the requests and the decisions of a replay.
+class ReplayPricing:
+    """Prices the requests and the decisions of a replay one by one, also while it is planned.
 
     Args:
-        trace: the replay.
-        sizes: prompt tokens of each request.
-        record: the cost of the record of its session; None = it is the record, or its bill is not known.
+        trace: the replay; its plans may still become more.
         sent: see `price_as_billed`.
-        on_plan: is given each plan, so that the plans of a large replay are not made once more for it.
 
-    Returns:
-        The cost of the requests, and the price of each decision by its number, at list prices.
+    Attributes:
+        decisions: the price of each decision by its number, at list prices.
     """
-    uses: list[CacheUse] = []
-    prices: dict[int, CachePrice] = {}
 
-    def watch() -> Iterator[CacheUse]:  # all in one pass: the plans of a large replay are made again for each
-        for n, (plan, use) in enumerate(zip(trace.outlines, iter_cache_uses(trace, sizes), strict=True)):
-            uses.append(use)
-            if plan.is_changed:
-                prices.update(price_decisions(trace, uses, n))
-            if on_plan:
-                on_plan(trace.plans[n])
-            yield use
+    def __init__(self, trace: Trace, *, sent: bool = True) -> None:
+        self.decisions: dict[int, CachePrice] = {}
+        self._trace, self._sent = trace, sent
+        self._listed = RunningCost(trace)
+        self._uses: list[CacheUse] = []
+        self._simulated = iter_cache_uses(trace, sent=sent, plans=(self._newest for _ in count()))
 
-    listed = simulate_cost(trace, watch())
-    if record is None:
-        record = bill_record(trace, listed.total) if trace.policy.name == AS_RECORDED else NOTHING_BILLED
-    return price_as_billed(trace, listed, record, sent=sent), prices
+    def add(self, plan: Plan) -> None:
+        """Add the plan of the next request, which is in the trace already."""
+        self._newest = plan
+        self._uses.append(next(self._simulated))
+        self._listed.add(plan, self._uses[-1])
+        if plan.is_changed:
+            self.decisions.update(price_decisions(self._trace, self._uses, plan.request.n))
+
+    def price(self, trace: Trace, record: RecordCost | None = None) -> ReplayCost:
+        """What the requests cost that were added.
+
+        Args:
+            trace: the replay with these requests.
+            record: the cost of the record of its session; None = it is the record, or its bill is not known.
+        """
+        listed = self._listed.cost
+        if record is None:
+            record = bill_record(trace, listed.total) if trace.policy.name == AS_RECORDED else NOTHING_BILLED
+        return price_as_billed(trace, listed, record, sent=self._sent)

@@ -30,7 +30,7 @@ from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import summary_quality
 from turnscope.views.cached_cost import CachePrice, ReplayCost
 from turnscope.views.labels import label_block
-from turnscope.views.replay_cost import RecordCost, price_replay
+from turnscope.views.replay_cost import RecordCost, ReplayPricing
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
 KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(
@@ -87,31 +87,54 @@ def build_steps(trace: Trace, record: RecordCost | None = None, *, sent: bool = 
     >>> steps.changed
     6
     """
-    columns = _Columns(trace)
-    previous: Plan | None = None
+    builder = StepsBuilder(trace, sent=sent)
+    for plan in trace.plans:
+        builder.add(plan)
+    return builder.build(trace, record)
 
-    def add(plan: Plan) -> None:
-        nonlocal previous
-        columns.add_carried(previous, plan)
-        columns.add_plan(previous, plan)
-        previous = plan
 
-    sizes = [trace.count_tokens(n) for n in range(len(trace.plans))]
-    paid, prices = price_replay(trace, sizes, record, sent=sent, on_plan=add)
-    columns.add_costs(paid, prices)
-    top = max(range(len(sizes)), key=sizes.__getitem__, default=0)
-    return Steps(
-        data=json.dumps(columns.build_payload(), separators=(",", ":")).encode(),
-        changes=tuple(columns.changes),
-        changed=len({cursor.request for cursor in columns.changes}),
-        decisions=len(columns.actions),
-        sent_tokens=sum(sizes),
-        uncut_tokens=trace.uncut_tokens,
-        peak=(sizes[top] if sizes else 0, top),
-        verdicts=tuple(columns.requests["verdict"].count(number) for number in range(len(VERDICTS))),
-        sizes=tuple(sizes),
-        costs=paid,
-    )
+class StepsBuilder:
+    """Arranges a trace for the browser request by request, also while it is planned.
+
+    Args:
+        trace: the replay; its plans may still become more.
+        sent: whether its requests go to the models that they really went to.
+    """
+
+    def __init__(self, trace: Trace, *, sent: bool = True) -> None:
+        self._trace, self._columns, self._pricing = trace, _Columns(trace), ReplayPricing(trace, sent=sent)
+        self._sizes: list[int] = []
+        self._previous: Plan | None = None
+
+    def add(self, plan: Plan) -> None:
+        """Add the plan of the next request, which is in the trace already."""
+        self._pricing.add(plan)
+        self._columns.add_carried(self._previous, plan)
+        self._columns.add_plan(self._previous, plan)
+        self._sizes.append(self._trace.count_tokens(plan.request.n))
+        self._previous = plan
+
+    def build(self, trace: Trace, record: RecordCost | None = None) -> Steps:
+        """Return the steps of the requests that were added.
+
+        Args:
+            trace: the replay with these requests.
+            record: the cost of the record of its session; None = it is the record, or its bill is not known.
+        """
+        columns, sizes, costs = self._columns, self._sizes, self._pricing.price(trace, record)
+        top = max(range(len(sizes)), key=sizes.__getitem__, default=0)
+        return Steps(
+            data=json.dumps(columns.build_payload(costs, self._pricing.decisions), separators=(",", ":")).encode(),
+            changes=tuple(columns.changes),
+            changed=len({cursor.request for cursor in columns.changes}),
+            decisions=len(columns.actions),
+            sent_tokens=sum(sizes),
+            uncut_tokens=trace.uncut_tokens,
+            peak=(sizes[top] if sizes else 0, top),
+            verdicts=tuple(columns.requests["verdict"].count(number) for number in range(len(VERDICTS))),
+            sizes=tuple(sizes),
+            costs=costs,
+        )
 
 
 def measure_size(trace: Trace, n: int) -> tuple[int, bool]:
@@ -219,7 +242,7 @@ class _Columns:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.memory = {part.rule.name: part.rule.memory for part in trace.policy.rules}
-        self.hidden = any(plan.is_server_edited for plan in trace.outlines)
+        self.hidden = False  # whether the provider removed something from a request by now
         self.table: dict[str, int] = {}
         self.actions: list[str] = []  # by decision
         self.changes: list[Cursor] = []
@@ -231,6 +254,8 @@ class _Columns:
         self.ended: set[int] = set()  # decisions whose inserts are in the previous request, as it was sent
         self.inserted: dict[int, Edit] = {}  # by decision: the edits that made inserts
         self.summed: set[int] = set()  # blocks that hold a summary of the tool
+        self.blocks = self._describe_blocks()
+        self.labels = [label_block(trace.session, block)[:_LONGEST] for block in trace.session.blocks]
 
     def intern_text(self, text: str) -> int:
         """The number of a text in the table."""
@@ -249,11 +274,11 @@ class _Columns:
         self.begun = self.begun - gone | come
         self.carried["come"].append(sorted(come))
         self.carried["gone"].append(sorted(gone))
-        if self.hidden:
-            for begin, stop, value in difference.compare_envelopes(
-                previous.seen if previous else Envelope(), plan.seen, _is_absent, 0
-            ):
+        if self.hidden or plan.is_server_edited:
+            hidden = previous.seen if previous and self.hidden else Envelope()
+            for begin, stop, value in difference.compare_envelopes(hidden, plan.seen, _is_absent, 0):
                 self.carried["hide"] += (begin, stop, value)
+            self.hidden = True
         self.carried["hidden"].append(len(self.carried["hide"]) // 3)
 
     def _get_state_and_decision(self, piece: Piece) -> tuple[int, int]:
@@ -320,7 +345,7 @@ class _Columns:
         add["size"].append(self._count_placeholder(edit, get_summary_block(edit)) if splice else 0)
         add["summary"].append(get_summary_block(edit))
         add["slot"].append(self.intern_text(edit.slot) if edit.slot else -1)
-        add["facts"].append(self._add_facts(decision))
+        add["facts"].append(self._add_facts(plan, decision))
         add["delta"] += [b - a for a, b in zip(before, after, strict=True)]
         add["removes"].append(sorted(old - new) or 0)
         return standing - (old - new) | (new - old)
@@ -334,8 +359,8 @@ class _Columns:
             return self.trace.ledger.count_tokens(message.start, message.stop)
         return sum(self.trace.ledger.count_placeholder(edit.body)) if edit.body and not edit.restore else 0
 
-    def _add_facts(self, decision: Decision) -> int:
-        scored = summary_quality.score_rule_summary(self.trace.plans[decision.request], decision)
+    def _add_facts(self, plan: Plan, decision: Decision) -> int:
+        scored = summary_quality.score_rule_summary(plan, decision)
         facts = dict(scored) | ({"model": decision.edit.model} if decision.edit.model else {})
         if not facts:
             return -1
@@ -384,35 +409,43 @@ class _Columns:
         rest = [free for start, stop, _ in runs for free in _iter_outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 
-    def add_costs(self, paid: ReplayCost, prices: Mapping[int, CachePrice]) -> None:
-        """Add the columns of cost and cache, once all requests are there.
-
-        These are USD of each request, and of each decision the provider tokens that are written again because of it and its
-        break-even (0 = never, -1 = unknown).
-        """
-        self.requests["usd"] = [None if usd is None else round(float(usd), 6) for usd in paid.usd]
-        found = [prices.get(number) for number in range(len(self.actions))]
-        self.decisions["again"] = [price.rewritten if price else 0 for price in found]
-        self.decisions["pays"] = [-1 if price is None or price.usd is None else price.break_even or 0 for price in found]
-
-    def build_payload(self) -> dict[str, Any]:
-        """Everything as JSON can hold it."""
+    def _describe_blocks(self) -> dict[str, Any]:
+        """Bucket, tokens and turn of each block, and the blocks that call each tool."""
         order = {bucket: str(number) for number, bucket in enumerate(Bucket)}
         blocks, sums = self.trace.session.blocks, self.trace.ledger.total
-        about: dict[str, Any] = {
-            "label": [self.intern_text(label_block(self.trace.session, block)) for block in blocks],
-            "bucket": "".join(order[block.bucket] for block in blocks),
-            "tokens": [sums[at + 1] - sums[at] for at in range(len(blocks))],
-            "turn": [block.turn for block in blocks],
-        }
-        names = {"states": STATES, "kinds": KINDS, "verdicts": VERDICTS, "table": list(self.table)}
         calls: dict[str, list[int]] = defaultdict(list)
         for block in blocks:
             if block.kind == "tool_use":
                 calls[block.name or "tool"].append(block.at)
-        about["calls"] = calls
-        rows = {"blocks": about, "requests": self.requests, "decisions": self.decisions, "carried": self.carried}
-        return {**rows, "facts": [json.loads(fact) for fact in self.facts], **names}
+        return {
+            "bucket": "".join(order[block.bucket] for block in blocks),
+            "tokens": [sums[at + 1] - sums[at] for at in range(len(blocks))],
+            "turn": [block.turn for block in blocks],
+            "calls": calls,
+        }
+
+    def build_payload(self, paid: ReplayCost, prices: Mapping[int, CachePrice]) -> dict[str, Any]:
+        """Everything as JSON can hold it.
+
+        With the USD of each request, and of each decision the provider tokens that are written again because of it and its
+        break-even (0 = never, -1 = unknown).
+        """
+        found = [prices.get(number) for number in range(len(self.actions))]
+        again = [price.rewritten if price else 0 for price in found]
+        pays = [-1 if price is None or price.usd is None else price.break_even or 0 for price in found]
+        table = self.table.copy()  # labels stand last: decisions name their texts more often, and small numbers are short
+        labels = [table.setdefault(label, len(table)) for label in self.labels]
+        return {
+            "blocks": {"label": labels} | self.blocks,
+            "requests": self.requests | {"usd": [None if usd is None else round(float(usd), 6) for usd in paid.usd]},
+            "decisions": self.decisions | {"again": again, "pays": pays},
+            "carried": self.carried,
+            "facts": [json.loads(fact) for fact in self.facts],
+            "states": STATES,
+            "kinds": KINDS,
+            "verdicts": VERDICTS,
+            "table": list(table),
+        }
 
 
 def _is_absent(piece: Piece) -> int:
