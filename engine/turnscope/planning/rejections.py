@@ -7,7 +7,7 @@ messages are neither rendered nor checked again. Thinking that is bound to its p
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from operator import attrgetter, is_
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from turnscope.envelope.difference import find_alterations
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.calls import Calls, list_blocks
+from turnscope.planning.calls import MAPPING, Calls, list_blocks
 from turnscope.planning.lint import Problem, check_ends, check_head, check_message, has_cache_mark
 from turnscope.planning.render import MID_PROMPT, Rendering, build_body, render_span
 from turnscope.planning.trace import Trace
@@ -32,7 +32,7 @@ class _Row(NamedTuple):
     Attributes:
         start: Address at which it begins.
         clean: No part of another message comes before it at that address.
-        message: The message.
+        message: The message, without its texts (`_strip_texts`).
         tools: Tools in its stretch, which go to the head of the body.
         system: System prompt in its stretch, which goes to the head of the body.
         lead: Some of them come before the message.
@@ -40,6 +40,7 @@ class _Row(NamedTuple):
         results: Ids of results in it.
         marked: It has a cache mark.
         wrong: What is wrong with it by itself.
+        verbatim: No decision changed its blocks, so that other replays have it as well.
     """
 
     start: int
@@ -52,6 +53,7 @@ class _Row(NamedTuple):
     results: frozenset[str]
     marked: bool
     wrong: Wrong
+    verbatim: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +79,7 @@ class _Messages(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedChecks:
-    """What replays of one session share: rendered messages by their verbatim blocks, problems of pairs by run of messages."""
+    """What replays of one session share: messages by their verbatim blocks, problems of pairs by run of such messages."""
 
     made: dict[tuple[Span, ...], _Messages] = field(default_factory=dict)
     pairs: dict[tuple[bool, frozenset[str], tuple[int, ...]], tuple[list[_Row], tuple[Wrong, ...]]] = field(
@@ -237,7 +239,7 @@ class RequestChecker:
                 stand.append(Span(max(piece.start, span.start), min(piece.stop, span.stop)))
         key = (*stand,)
         if key not in self.shared.made:
-            self.shared.made[key] = _split_messages(render_span(self.envelope, self.session, span))
+            self.shared.made[key] = _split_messages(render_span(self.envelope, self.session, span), verbatim=True)
         return self.shared.made[key]
 
     def _check_run(self, place: int) -> Iterable[int]:
@@ -264,16 +266,19 @@ class RequestChecker:
         first = run[0].row.start
         known = frozenset(name for name in names for entry in self.calls.get(name, ()) if entry.row.start < first)
         key = (begins, known, tuple(id(entry.row) for entry in run))
-        if key not in self.shared.pairs:
-            calls = Calls({*known}, {}, "" if begins else "user")
-            found: list[list[tuple[str, str]]] = [[] for _ in run]
-            for path, what in chain(
-                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.row.message)), calls.find_unanswered()
-            ):
-                _, number, rest = path.split(".", 2)
-                found[int(number)].append((f".{rest}", what))
-            self.shared.pairs[key] = [entry.row for entry in run], tuple(map(tuple, found))
-        return self.shared.pairs[key][1]
+        if key in self.shared.pairs:
+            return self.shared.pairs[key][1]
+        calls = Calls({*known}, {}, "" if begins else "user")
+        found: list[list[tuple[str, str]]] = [[] for _ in run]
+        for path, what in chain(
+            (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.row.message)), calls.find_unanswered()
+        ):
+            _, number, rest = path.split(".", 2)
+            found[int(number)].append((f".{rest}", what))
+        wrong = (*map(tuple, found),)
+        if all(entry.row.verbatim for entry in run):  # ids of objects name the others only as long as their replay has them
+            self.shared.pairs[key] = [entry.row for entry in run], wrong
+        return wrong
 
     def _starts_run(self, number: int) -> bool:
         """Whether an entry is the first answer behind a user's message, so that earlier calls no longer wait."""
@@ -296,7 +301,7 @@ def check_trace(trace: Trace, shared: SharedChecks | None = None) -> tuple[tuple
     return tuple(looking.check(plan, trace.prices) for plan in trace.plans)
 
 
-def _split_messages(made: Rendering) -> _Messages:
+def _split_messages(made: Rendering, *, verbatim: bool = False) -> _Messages:
     """The messages of a rendering, each checked by itself."""
     rows: list[_Row] = []
     points = made.points
@@ -306,30 +311,47 @@ def _split_messages(made: Rendering) -> _Messages:
         kinds = [(str(block.get("type")), block) for block in list_blocks(message)]
         calls = frozenset(str(block.get("id")) for kind, block in kinds if kind.endswith("tool_use"))
         results = frozenset(str(block.get("tool_use_id")) for kind, block in kinds if kind.endswith("tool_result"))
+        marked = has_cache_mark(message)
         clean = point.block != MID_PROMPT
         start = point.block if clean else made.pieces[point.piece].start
         rows.append(
             _Row(
                 start=start,
                 clean=clean,
-                message=message,
+                message=message if marked else _strip_texts(message),
                 tools=made.tools[begins[0] : ends[0]],
                 system=made.system[begins[1] : ends[1]],
                 lead=not number and bool(point.tools or point.system),
                 calls=calls,
                 results=results,
-                marked=has_cache_mark(message),
+                marked=marked,
                 wrong=tuple(check_message(message)),
+                verbatim=verbatim,
             )
         )
     return _Messages(tuple(rows), made.tools, made.system, (points[0].tools, points[0].system) if points else (0, 0))
 
 
+def _strip_texts(message: Any) -> Any:
+    """A message with what is read of it beside others: role, kinds, ids, inputs that are objects, and how a plain text ends."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return {**message, "content": content[-1:]}
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [_strip_block(block) for block in content if isinstance(block, MAPPING)]}
+
+
+def _strip_block(block: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: block[name] for name in _PAIRED if name in block}
+    return kept | {"input": {}} if isinstance(block.get("input"), MAPPING) else kept
+
+
 def _is_same(pair: tuple[_Entry, _Row]) -> bool:
     """Whether a message is the same at the same place."""
     entry, row = pair
-    was = (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system)
-    return was == (row.start, row.clean, row.lead, row.message, row.tools, row.system)
+    was = (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.row.wrong, entry.tools, entry.system)
+    return was == (row.start, row.clean, row.lead, row.message, row.wrong, row.tools, row.system)
 
 
 def _get_role(row: _Row) -> Any:
@@ -337,3 +359,4 @@ def _get_role(row: _Row) -> Any:
 
 
 _START = attrgetter("row.start")
+_PAIRED = ("type", "id", "tool_use_id")

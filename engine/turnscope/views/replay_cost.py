@@ -7,7 +7,7 @@ nothing was billed, a replay costs what is simulated at list prices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
@@ -115,25 +115,20 @@ class ReplayPricing:
     Args:
         trace: the replay; its plans may still become more.
         sent: see `price_as_billed`.
-
-    Attributes:
-        decisions: the price of each decision by its number, at list prices.
     """
 
     def __init__(self, trace: Trace, *, sent: bool = True) -> None:
-        self.decisions: dict[int, CachePrice] = {}
         self._trace, self._sent = trace, sent
         self._listed = RunningCost(trace)
         self._uses: list[CacheUse] = []
         self._simulated = iter_cache_uses(trace, sent=sent, plans=(self._newest for _ in count()))
 
-    def add(self, plan: Plan) -> None:
-        """Add the plan of the next request, which is in the trace already."""
+    def add(self, plan: Plan) -> Mapping[int, CachePrice]:
+        """Add the plan of the next request, which is in the trace already. Returns its decisions' list prices, by number."""
         self._newest = plan
         self._uses.append(next(self._simulated))
         self._listed.add(plan, self._uses[-1])
-        if plan.is_changed:
-            self.decisions.update(price_decisions(self._trace, self._uses, plan.request.n))
+        return price_decisions(self._trace, self._uses, plan.request.n) if plan.is_changed else {}
 
     def price(self, trace: Trace, record: RecordCost | None = None) -> ReplayCost:
         """What the requests cost that were added.

@@ -108,9 +108,10 @@ class StepsBuilder:
 
     def add(self, plan: Plan) -> None:
         """Add the plan of the next request, which is in the trace already."""
-        self._pricing.add(plan)
+        prices = self._pricing.add(plan)
         self._columns.add_carried(self._previous, plan)
         self._columns.add_plan(self._previous, plan)
+        self._columns.add_prices(plan, prices)
         self._sizes.append(self._trace.count_tokens(plan.request.n))
         self._previous = plan
 
@@ -124,7 +125,7 @@ class StepsBuilder:
         columns, sizes, costs = self._columns, self._sizes, self._pricing.price(trace, record)
         top = max(range(len(sizes)), key=sizes.__getitem__, default=0)
         return Steps(
-            data=json.dumps(columns.build_payload(costs, self._pricing.decisions), separators=(",", ":")).encode(),
+            data=json.dumps(columns.build_payload(costs), separators=(",", ":")).encode(),
             changes=tuple(columns.changes),
             changed=len({cursor.request for cursor in columns.changes}),
             decisions=len(columns.actions),
@@ -424,21 +425,20 @@ class _Columns:
             "calls": calls,
         }
 
-    def build_payload(self, paid: ReplayCost, prices: Mapping[int, CachePrice]) -> dict[str, Any]:
-        """Everything as JSON can hold it.
+    def add_prices(self, plan: Plan, prices: Mapping[int, CachePrice]) -> None:
+        """Add the provider tokens that are written again for each decision, and its break-even (0 = never, -1 = unknown)."""
+        for price in map(prices.get, (decision.seq for decision in plan.decisions)):
+            self.decisions["again"].append(price.rewritten if price else 0)
+            self.decisions["pays"].append(-1 if price is None or price.usd is None else price.break_even or 0)
 
-        With the USD of each request, and of each decision the provider tokens that are written again because of it and its
-        break-even (0 = never, -1 = unknown).
-        """
-        found = [prices.get(number) for number in range(len(self.actions))]
-        again = [price.rewritten if price else 0 for price in found]
-        pays = [-1 if price is None or price.usd is None else price.break_even or 0 for price in found]
+    def build_payload(self, paid: ReplayCost) -> dict[str, Any]:
+        """Everything as JSON can hold it, with the USD of each request."""
         table = self.table.copy()  # labels stand last: decisions name their texts more often, and small numbers are short
         labels = [table.setdefault(label, len(table)) for label in self.labels]
         return {
             "blocks": {"label": labels} | self.blocks,
             "requests": self.requests | {"usd": [None if usd is None else round(float(usd), 6) for usd in paid.usd]},
-            "decisions": self.decisions | {"again": again, "pays": pays},
+            "decisions": {"again": [], "pays": []} | self.decisions,
             "carried": self.carried,
             "facts": [json.loads(fact) for fact in self.facts],
             "states": STATES,
