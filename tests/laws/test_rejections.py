@@ -15,7 +15,7 @@ from law_sessions import ledger_of, sessions
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import OURS, list_policies, load
-from turnscope.planning.rejections import RequestChecker, check_trace
+from turnscope.planning.rejections import RequestChecker, SharedChecks, check_trace
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import trace
 from turnscope.pricing.prices import PRICES
@@ -94,3 +94,14 @@ def test_no_policy_of_ours_sends_it_of_a_sample(path: Path) -> None:
     ledger = ledger_of(session)
     for name in select_covering(MINE):
         assert not any(check_trace(trace(session, load(name), ledger))), name
+
+
+def test_what_replays_share_has_no_texts_and_nothing_that_one_of_them_changed() -> None:
+    session, shared = turnscope.load(SAMPLES[0].with_name("tool-results-eat-the-window.jsonl")), SharedChecks()
+    for name in ("keep-everything", "short-tool-results"):
+        check_trace(turnscope.replay(session, name), shared)
+    rows = [row for messages in shared.made.values() for row in messages.rows]
+    paired = [row for run, _ in shared.pairs.values() for row in run]
+    assert len(paired) > 100
+    assert {*map(id, paired)} <= {*map(id, rows)}
+    assert max(len(str(block)) for row in rows for block in row.message["content"]) < 150

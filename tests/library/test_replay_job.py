@@ -20,6 +20,7 @@ from turnscope.planning import held_plans, policy
 from turnscope.planning.trace import Trace
 from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import get_index
+from turnscope.views.rejections import find_rejections, select_rejections
 from turnscope.views.stepper import build_steps
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
@@ -171,6 +172,27 @@ def test_a_large_replay_comes_to_its_end_and_holds_less(recorded: Trace, monkeyp
     assert run.stage.steps == small.stage.steps
     assert run.stage.trace.plans == small.stage.trace.plans
     assert run.held - len(run.stage.steps.data) < (small.held - len(small.stage.steps.data)) / 2
+
+
+def test_a_large_replay_is_planned_once_for_all_that_its_stages_hold(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = turnscope.replay(recorded.session, "condense-oldest", recorded.ledger)
+    expected = build_steps(whole), find_rejections(whole).requests, whole.find_offline_asks()
+    assert expected[2]
+
+    def refuse(*_: object) -> Iterator[Plan]:
+        raise AssertionError("a plan was made again")
+
+    monkeypatch.setattr(held_plans, "STRETCH", 4)
+    monkeypatch.setattr(held_plans, "MAX_BYTES", 0)
+    monkeypatch.setattr(held_plans, "replay_from", refuse)
+    monkeypatch.setattr(replay_job, "FIRST_STAGE", 0.0)
+    run = ReplayJob("k", *begin_replay(recorded, policy.load("condense-oldest")))
+    run.poll()
+    run.wait(60)
+    run.poll()
+    stage = run.stage
+    assert stage
+    assert (stage.steps, select_rejections(stage.trace, stage.problems).requests, stage.offline_asks) == expected
 
 
 def test_a_request_that_somebody_wants_to_see_is_shown_once_it_is_planned(recorded: Trace) -> None:

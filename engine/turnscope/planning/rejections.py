@@ -336,7 +336,7 @@ def _strip_texts(message: Any) -> Any:
     """A message with what is read of it beside others: role, kinds, ids, inputs that are objects, and how a plain text ends."""
     content = message.get("content")
     if isinstance(content, str):
-        return {**message, "content": content[-1:]}
+        return {**message, "content": content.strip()[-1:] + content[-1:]}
     if not isinstance(content, list):
         return message
     return {**message, "content": [_strip_block(block) for block in content if isinstance(block, MAPPING)]}
