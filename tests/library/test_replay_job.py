@@ -16,6 +16,7 @@ from conftest import ROOT
 from covering import select_covering
 from turnscope.envelope.plan import Plan
 from turnscope.library import ReplayCache, ReplayJob, begin_replay, job, replay_job
+from turnscope.library.replay_job import AHEAD
 from turnscope.planning import held_plans, policy
 from turnscope.planning.trace import Trace
 from turnscope.ports.rows import memoize_by_ledger
@@ -195,18 +196,21 @@ def test_a_large_replay_is_planned_once_for_all_that_its_stages_hold(recorded: T
     assert (stage.steps, select_rejections(stage.trace, stage.problems).requests, stage.offline_asks) == expected
 
 
-def test_a_request_that_somebody_wants_to_see_is_shown_once_it_is_planned(recorded: Trace) -> None:
+def test_a_request_that_somebody_wants_to_see_is_shown_once_it_is_planned_and_some_behind_it(
+    recorded: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_job, "FIRST_STAGE", 1e9)
     gate = Gate(recorded)
     run = ReplayJob("k", gate.whole, gate.plans())
     run.want(17)
     run.poll()
-    gate.let(17)
-    until(lambda: run.done == 17)
+    gate.let(17 + AHEAD)
+    until(lambda: run.done == 17 + AHEAD)
     assert run.stage is None
     gate.let(1)
     until(lambda: run.stage)
     assert run.stage
-    assert len(run.stage) == 18
+    assert len(run.stage) == 18 + AHEAD
     run.cancel()
     gate.let(1)
     run.wait(20)

@@ -21,6 +21,7 @@ from turnscope.views.stepper import Steps, StepsBuilder
 
 FIRST_STAGE = 0.4  # seconds until the first stage; each later stage waits until the replay has taken twice as long
 MIN_SHOWN = 10  # requests below which no stage is made
+AHEAD = 20  # requests behind one that somebody wants to see that are shown with it: whoever came there goes on from there
 WORK_SLICE = 0.004  # seconds of work after which other threads get their turn
 DEFER = 0.1  # seconds for which other threads go first, at most, before the next request is planned
 
@@ -136,7 +137,7 @@ class ReplayJob(Job):
             self._whole.held.compact()
 
     def want(self, request: int) -> None:
-        """Make a stage as soon as a request is planned.
+        """Make a stage as soon as a request is planned, and the next `AHEAD` requests.
 
         Args:
             request: number of the request.
@@ -163,7 +164,7 @@ class ReplayJob(Job):
                 return interruption
             now = monotonic()
             left = (self.count - self.done) * (now - began) / (self.done - before)
-            wanted = len(self.stage or ()) <= self.wanted < self.done
+            wanted = len(self.stage or ()) <= self.wanted < self.done - AHEAD
             if (wanted or (now > due and self.done >= MIN_SHOWN)) and left > took:
                 self._make_stage()
                 took = monotonic() - now
