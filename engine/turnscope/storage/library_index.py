@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, starmap
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
@@ -376,8 +377,8 @@ def mark_recording(name: str, session: str) -> str:
 
 def drop_joined(rows: Sequence[IndexRow]) -> list[IndexRow]:
     """Leave out the recordings of a tap that were joined with the log of their tool: there they are one session."""
-    joined = {mark for row in rows if row.recordings for mark in row.recorded.splitlines()}
-    return [row for row in rows if row.recordings or not row.recorded or row.recorded not in joined]
+    joined = {mark for row in rows if row.recorded and row.recordings for mark in row.recorded.splitlines()}
+    return [row for row in rows if not row.recorded or row.recordings or row.recorded not in joined]
 
 
 def list_sessions(path: Path) -> tuple[IndexRow, ...]:
@@ -387,9 +388,10 @@ def list_sessions(path: Path) -> tuple[IndexRow, ...]:
 
 def list_rows(path: Path) -> tuple[IndexRow, ...]:
     """List every row, the session that ended last first, recordings among them that were joined with another row."""
-    sql = f"select {_NAMES} from sessions order by ended is null, ended desc"  # noqa: S608 - names are ours
     with _connect(path) as db:
-        return tuple(IndexRow(*row) for row in db.execute(sql))
+        rows = list(starmap(IndexRow, db.execute(f"select {_NAMES} from sessions")))  # noqa: S608 - names are ours
+    rows.sort(key=lambda row: -inf if row.ended is None else row.ended, reverse=True)  # SQLite would copy all columns for it
+    return tuple(rows)
 
 
 def find_session(path: Path, source: str) -> IndexRow | None:
