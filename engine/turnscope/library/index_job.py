@@ -21,6 +21,7 @@ from turnscope.storage import library_index as kept
 from turnscope.storage.library_index import Problem
 
 QUEUED = 3  # sources that a worker has in its queue, so that it never waits
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "1000000"}  # of glibc: what a large file took goes back to the system; 4 % more CPU time
 SMALL_INDEX = 20_000_000  # bytes to read below which one process is enough
 
 _Task = tuple[str, str, str | None]  # path of the index, path of the source, its stamp when it was read last
@@ -90,7 +91,7 @@ class IndexJob(Job):
             with self._lock:
                 if self._stop:
                     return
-                worker = start_worker(__name__)
+                worker = start_worker(__name__, **ALLOCATOR)
                 self._workers.append(worker)
             with worker:
                 self._run_worker(worker, task)

@@ -6,6 +6,7 @@ A job that plans requests pauses while nobody polls it. A job that uses processe
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -104,8 +105,14 @@ class Job(ABC):
         return "waiting" if monotonic() - self._polled_at > IDLE_TIMEOUT else None
 
 
-def start_worker(module: str) -> subprocess.Popen[bytes]:
-    """Start a process that calls `run_worker()` of a module, with pipes to its input and from its output."""
+def start_worker(module: str, **variables: str) -> subprocess.Popen[bytes]:
+    """Start a process that calls `run_worker()` of a module, with pipes to its input and from its output.
+
+    Args:
+        module: the module.
+        variables: added to its environment.
+    """
     code = f"import sys; sys.path.insert(0, {str(_SOURCE_ROOT)!r}); from {module} import run_worker; run_worker()"
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
-    return subprocess.Popen((sys.executable, "-P", "-c", code), stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603
+    command = (sys.executable, "-P", "-c", code)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, env=os.environ | variables)  # noqa: S603
