@@ -109,15 +109,15 @@ def price_decision(replay: Replay, request: int, number: int) -> CachePrice | No
     """
     decision = replay.trace.plans[request].decisions[number]
     return (
-        price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key), request).get(decision.seq)
+        price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key, replay.run.sent), request).get(decision.seq)
         if decision.splice
         else None
     )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _simulate_cache(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
-    return replay_cost.simulate_cache(_trace)
+def _simulate_cache(_trace: Trace, key: str, sent: bool) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
+    return replay_cost.simulate_cache(_trace, sent=sent)
 
 
 def find_over_limit(replay: Replay) -> tuple[int, ...]:

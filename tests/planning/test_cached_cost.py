@@ -14,8 +14,8 @@ from hand_made import NOON, OPUS, SONNET, Row, call, make_trace, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import sessions
-from turnscope.library.comparing import compare, resize_budget
-from turnscope.library.opening import load, load_all, overview, replay
+from turnscope.library.comparing import compare, replace_model, resize_budget
+from turnscope.library.opening import begin_replay, load, load_all, overview, replay
 from turnscope.planning.policy import list_policies
 from turnscope.planning.policy import load as policy
 from turnscope.planning.prompt_cache import simulate_prompt_cache
@@ -26,7 +26,7 @@ from turnscope.session.model import Session, Usage
 from turnscope.views.cache_breaks import TTL_BY_PROVIDER
 from turnscope.views.cached_cost import count_answer_tokens, price_decisions, simulate_cost
 from turnscope.views.decision_log import iter_rows
-from turnscope.views.replay_cost import price_record
+from turnscope.views.replay_cost import price_record, simulate_cache
 from turnscope.views.replay_range import summarize_replay_range
 from turnscope.views.stepper import build_steps
 
@@ -183,6 +183,19 @@ def test_costs_and_shares_stay_in_bounds_over_twenty_compactions(name: str) -> N
     assert all(usd is not None and usd >= call >= 0 for usd, call in zip(made.usd, made.summary_usd, strict=True))
     assert 0 < made.cache_share <= 1
     assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.unserved <= k.held for k in kept)
+
+
+def test_a_replay_for_another_model_has_one_price_too() -> None:
+    session, model = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "claude-opus-4-5"
+    recorded = replay(session)
+    changed, plans = begin_replay(replace_model(recorded, model), policy("last-5-pairs"))
+    assert all(plans)
+    made = build_steps(changed, price_record(recorded), sent=False)
+    (row,) = compare(session, ["last-5-pairs"], model=model).rows
+    assert made.costs == row.cost
+    assert json.loads(made.data)["requests"]["usd"]
+    uses = simulate_cache(changed, sent=False)
+    assert uses == row.cache
 
 
 def test_a_replay_has_one_price_wherever_it_is_shown() -> None:

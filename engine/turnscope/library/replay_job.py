@@ -112,7 +112,7 @@ class ReplayJob(Job):
         self.key = key
         self.stage: Stage | None = None
         self._whole, self._rest, self._on_stage = whole, iter(plans), on_stage
-        self._price_record, self._sent = price_record, sent
+        self._price_record, self.sent = price_record, sent
         self._owns = not whole.plans  # else they belong to whoever holds that trace
         self._left = False  # it was let go
         self._builder: StageBuilder | None = None  # made anew where it was let go
@@ -184,7 +184,7 @@ class ReplayJob(Job):
 
     def _read_plans(self) -> StageBuilder:
         if self._builder is None:
-            self._builder = StageBuilder(self._whole, sent=self._sent)
+            self._builder = StageBuilder(self._whole, sent=self.sent)
         self._builder.read(self.done)
         return self._builder
 

@@ -104,9 +104,14 @@ def price_as_billed(trace: Trace, listed: ReplayCost, record: RecordCost, *, sen
     return replace(listed, usd=tuple(usd), summary_usd=tuple(each * scale for each in listed.summary_usd))
 
 
-def simulate_cache(trace: Trace) -> tuple[CacheUse, ...]:
-    """Simulate the prompt cache for each request of a trace."""
-    return simulate_prompt_cache(trace)
+def simulate_cache(trace: Trace, *, sent: bool = True) -> tuple[CacheUse, ...]:
+    """Simulate the prompt cache for each request of a trace.
+
+    Args:
+        trace: the trace.
+        sent: whether its requests go to the models that they really went to.
+    """
+    return simulate_prompt_cache(trace, sent=sent)
 
 
 class ReplayPricing:
