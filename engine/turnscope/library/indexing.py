@@ -124,7 +124,7 @@ def check_unchanged(file: Path, known: str | None) -> IndexedSource | None:
     with suppress(OSError, TurnscopeError):
         source = open_source(file)
         if _build_stamp(source) == known:
-            return IndexedSource(str(file), stamp_source(source).size, fresh=False)
+            return IndexedSource(str(file), source.size, fresh=False)
     return None
 
 
@@ -139,7 +139,7 @@ def index_source(path: Path, file: Path, known: str | None = None) -> IndexedSou
     where = str(file)
     try:
         source = open_source(file)
-        stamp, size = _build_stamp(source), stamp_source(source).size
+        stamp, size = _build_stamp(source), source.size
     except (OSError, TurnscopeError) as error:
         kept.drop(path, [where])
         return IndexedSource(where, problem=_build_problem(where, error))
