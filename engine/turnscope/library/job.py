@@ -110,7 +110,7 @@ def start_worker(module: str, **variables: str) -> subprocess.Popen[bytes]:
 
     Args:
         module: the module.
-        variables: added to its environment.
+        **variables: added to its environment.
     """
     code = f"import sys; sys.path.insert(0, {str(_SOURCE_ROOT)!r}); from {module} import run_worker; run_worker()"
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
