@@ -8,7 +8,7 @@ import streamlit as st
 from turnscope.numbering import format_request
 from turnscope.views import overflow_tree, stepper
 
-from pages.debugger import address, policy_replay
+from pages.debugger import address
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening
@@ -23,7 +23,7 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
         replay: the replay that is shown.
         at: where the stepper stands.
     """
-    found = policy_replay.find_over_limit(replay)
+    found = replay.stage.over_limit
     nodes = overflow_tree.build_tree(replay.trace, at.request)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 from turnscope import Policy, Trace, library
-from turnscope.views import CacheUse, overflow_tree, replay_cost, stepper
 from turnscope.views import rejections as refused
+from turnscope.views import stepper
 from turnscope.views.cached_cost import CachePrice, price_decisions
 
 from pages.parts import opening, policies, replays
@@ -108,23 +108,4 @@ def price_decision(replay: Replay, request: int, number: int) -> CachePrice | No
         number: number of the decision in its request, from 0.
     """
     decision = replay.trace.plans[request].decisions[number]
-    return (
-        price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key, replay.run.sent), request).get(decision.seq)
-        if decision.splice
-        else None
-    )
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _simulate_cache(_trace: Trace, key: str, sent: bool) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
-    return replay_cost.simulate_cache(_trace, sent=sent)
-
-
-def find_over_limit(replay: Replay) -> tuple[int, ...]:
-    """The requests of a replay that came over their limit."""
-    return _find_over_limit(replay.trace, replay.key)
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _find_over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
-    return overflow_tree.find_over_limit(_trace)
+    return price_decisions(replay.trace, replay.steps.cache, request).get(decision.seq) if decision.splice else None

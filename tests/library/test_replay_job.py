@@ -21,6 +21,7 @@ from turnscope.planning import held_plans, policy
 from turnscope.planning.trace import Trace
 from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import get_index
+from turnscope.views.overflow_tree import find_over_limit
 from turnscope.views.rejections import find_rejections, select_rejections
 from turnscope.views.stepper import build_steps
 
@@ -177,7 +178,7 @@ def test_a_large_replay_comes_to_its_end_and_holds_less(recorded: Trace, monkeyp
 
 def test_a_large_replay_is_planned_once_for_all_that_its_stages_hold(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = turnscope.replay(recorded.session, "condense-oldest", recorded.ledger)
-    expected = build_steps(whole), find_rejections(whole).requests, whole.find_offline_asks()
+    expected = build_steps(whole), find_rejections(whole).requests, whole.find_offline_asks(), find_over_limit(whole)
     assert expected[2]
 
     def refuse(*_: object) -> Iterator[Plan]:
@@ -193,7 +194,8 @@ def test_a_large_replay_is_planned_once_for_all_that_its_stages_hold(recorded: T
     run.poll()
     stage = run.stage
     assert stage
-    assert (stage.steps, select_rejections(stage.trace, stage.problems).requests, stage.offline_asks) == expected
+    rejected = select_rejections(stage.trace, stage.problems).requests
+    assert (stage.steps, rejected, stage.offline_asks, stage.over_limit) == expected
 
 
 def test_a_request_that_somebody_wants_to_see_is_shown_once_it_is_planned_and_some_behind_it(

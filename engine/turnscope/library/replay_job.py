@@ -16,6 +16,7 @@ from turnscope.planning.lint import Problem
 from turnscope.planning.rejections import RequestChecker
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Ask
+from turnscope.views.overflow_tree import is_over_limit
 from turnscope.views.replay_cost import RecordCost
 from turnscope.views.stepper import Steps, StepsBuilder
 
@@ -39,12 +40,14 @@ class Stage:
         steps: the same as the stepper needs it.
         problems: what is wrong with each of these requests, see `planning.rejections`.
         offline_asks: see `Trace.find_offline_asks`.
+        over_limit: see `overflow_tree.find_over_limit`.
     """
 
     trace: Trace
     steps: Steps
     problems: tuple[tuple[Problem, ...], ...]
     offline_asks: tuple[Ask, ...]
+    over_limit: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.trace.plans)
@@ -64,6 +67,7 @@ class StageBuilder:
         self._checker = RequestChecker(whole.session)
         self._problems: list[tuple[Problem, ...]] = []
         self._asks: dict[str, Ask] = {}
+        self._over_limit: list[int] = []
 
     def read(self, count: int) -> None:
         """Read the plans of the first requests, but for those that were read before.
@@ -75,6 +79,8 @@ class StageBuilder:
             self._steps.add(plan)
             self._problems.append(self._checker.check(plan, self._whole.prices))
             self._asks.update((ask.key, ask) for ask in plan.offline_asks)
+            if is_over_limit(self._whole, plan.request.n):
+                self._over_limit.append(plan.request.n)
 
     def build(self, trace: Trace, record: RecordCost | None) -> Stage:
         """Return a stage of the requests that were read.
@@ -83,7 +89,13 @@ class StageBuilder:
             trace: the trace with these requests.
             record: the cost of the record of its session, see `replay_cost.ReplayPricing`.
         """
-        return Stage(trace, self._steps.build(trace, record), tuple(self._problems), tuple(self._asks.values()))
+        return Stage(
+            trace,
+            self._steps.build(trace, record),
+            problems=tuple(self._problems),
+            offline_asks=tuple(self._asks.values()),
+            over_limit=tuple(self._over_limit),
+        )
 
 
 class ReplayJob(Job):
@@ -112,7 +124,7 @@ class ReplayJob(Job):
         self.key = key
         self.stage: Stage | None = None
         self._whole, self._rest, self._on_stage = whole, iter(plans), on_stage
-        self._price_record, self.sent = price_record, sent
+        self._price_record, self._sent = price_record, sent
         self._owns = not whole.plans  # else they belong to whoever holds that trace
         self._left = False  # it was let go
         self._builder: StageBuilder | None = None  # made anew where it was let go
@@ -184,7 +196,7 @@ class ReplayJob(Job):
 
     def _read_plans(self) -> StageBuilder:
         if self._builder is None:
-            self._builder = StageBuilder(self._whole, sent=self.sent)
+            self._builder = StageBuilder(self._whole, sent=self._sent)
         self._builder.read(self.done)
         return self._builder
 

@@ -7,7 +7,7 @@ cache is simulated (`cached_cost`); references are compared by their letters (`l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice, pairwise, tee
@@ -30,7 +30,7 @@ from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
 from turnscope.session.model import Action, Session
 from turnscope.views import rejections as refusals
-from turnscope.views.cached_cost import ReplayCost, count_answer_tokens, simulate_cost
+from turnscope.views.cached_cost import ReplayCost, RunningCost, count_answer_tokens
 from turnscope.views.divergence import BlockDifference, Placement, find_divergence, list_differences, list_placements
 from turnscope.views.losses import Losses, LossReader, References, ShownBlocks, find_references
 from turnscope.views.phrases import format_usd
@@ -326,20 +326,17 @@ def measure_sending(
     uses, problems = list[CacheUse](), list[tuple[Problem, ...]]()
     sizes, known = tee(map(trace.count_tokens, range(many)))
     simulated, plans = iter_cache_uses(trace, known, sent=sent), iter(trace.plans)
-
-    def watch() -> Iterator[CacheUse]:
-        # All in one pass, since the plans of a large replay are made again for each. Yet each step goes on for a while: a
-        # processor's own memory holds what one of them needs, not what all do.
-        while stretch := [*islice(plans, STRETCH)]:
-            found = [*islice(simulated, len(stretch))]
-            uses.extend(found)
-            problems.extend(checker.check(plan, trace.prices) for plan in stretch)
-            if on_plan:
-                deque(map(on_plan, stretch), maxlen=0)
-            yield from found
-
-    listed = simulate_cost(trace, watch(), answers)
-    return Sending(tuple(islice(sizes, many)), listed, tuple(uses), refusals.select_rejections(trace, problems))
+    listed = RunningCost(trace, answers)
+    # All in one pass, since the plans of a large replay are made again for each. Yet each step goes on for a while: a
+    # processor's own memory holds what one of them needs, not what all do.
+    while stretch := [*islice(plans, STRETCH)]:
+        found = [*islice(simulated, len(stretch))]
+        uses.extend(found)
+        problems.extend(checker.check(plan, trace.prices) for plan in stretch)
+        if on_plan:
+            deque(map(on_plan, stretch), maxlen=0)
+        deque(map(listed.add, stretch, found), maxlen=0)
+    return Sending(tuple(islice(sizes, many)), listed.cost, tuple(uses), refusals.select_rejections(trace, problems))
 
 
 def _read_plans(

@@ -104,14 +104,9 @@ def price_as_billed(trace: Trace, listed: ReplayCost, record: RecordCost, *, sen
     return replace(listed, usd=tuple(usd), summary_usd=tuple(each * scale for each in listed.summary_usd))
 
 
-def simulate_cache(trace: Trace, *, sent: bool = True) -> tuple[CacheUse, ...]:
-    """Simulate the prompt cache for each request of a trace.
-
-    Args:
-        trace: the trace.
-        sent: whether its requests go to the models that they really went to.
-    """
-    return simulate_prompt_cache(trace, sent=sent)
+def simulate_cache(trace: Trace) -> tuple[CacheUse, ...]:
+    """Simulate the prompt cache for each request of a trace."""
+    return simulate_prompt_cache(trace)
 
 
 class ReplayPricing:
@@ -120,20 +115,23 @@ class ReplayPricing:
     Args:
         trace: the replay; its plans may still become more.
         sent: see `price_as_billed`.
+
+    Attributes:
+        uses: what the simulated cache does for each request that was added.
     """
 
     def __init__(self, trace: Trace, *, sent: bool = True) -> None:
+        self.uses: list[CacheUse] = []
         self._trace, self._sent = trace, sent
         self._listed = RunningCost(trace)
-        self._uses: list[CacheUse] = []
         self._simulated = iter_cache_uses(trace, sent=sent, plans=(self._newest for _ in count()))
 
     def add(self, plan: Plan) -> Mapping[int, CachePrice]:
         """Add the plan of the next request, which is in the trace already. Returns its decisions' list prices, by number."""
         self._newest = plan
-        self._uses.append(next(self._simulated))
-        self._listed.add(plan, self._uses[-1])
-        return price_decisions(self._trace, self._uses, plan.request.n) if plan.is_changed else {}
+        self.uses.append(next(self._simulated))
+        self._listed.add(plan, self.uses[-1])
+        return price_decisions(self._trace, self.uses, plan.request.n) if plan.is_changed else {}
 
     def price(self, trace: Trace, record: RecordCost | None = None) -> ReplayCost:
         """What the requests cost that were added.

@@ -25,6 +25,7 @@ from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.foreign_summaries import DROP_DECISION, get_summary_block
+from turnscope.planning.prompt_cache import CacheUse
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import summary_quality
@@ -61,6 +62,7 @@ class Steps:
         verdicts: how many requests have each of `VERDICTS`.
         sizes: provider tokens by request.
         costs: what the requests cost.
+        cache: what the simulated prompt cache does for each request.
     """
 
     data: bytes
@@ -73,6 +75,7 @@ class Steps:
     verdicts: tuple[int, ...]
     sizes: tuple[int, ...]
     costs: ReplayCost
+    cache: tuple[CacheUse, ...]
 
 
 def build_steps(trace: Trace, record: RecordCost | None = None, *, sent: bool = True) -> Steps:
@@ -135,6 +138,7 @@ class StepsBuilder:
             verdicts=tuple(columns.requests["verdict"].count(number) for number in range(len(VERDICTS))),
             sizes=tuple(sizes),
             costs=costs,
+            cache=tuple(self._pricing.uses),
         )
 
 
