@@ -12,6 +12,7 @@ drops old thinking, each shown at request 1,901 by its address and replayed to i
 first window meanwhile; the server's memory before, at its peak, and after the second window is closed.
 
     python tests/bench/bench_browser.py [--clicks 12] [--requests 200 2000 10000] [--only clicks | replays | long]
+        [--long 2000 6000] [--policies NAME ...]  # sizes of the long sessions; the policies that they are replayed under
 
 Exits 1 where a click takes more than LIMIT times that of the empty page, or a first load more than PAYLOAD bytes; where a click
 beside a replay takes the server over SERVER seconds (over ELSEWHERE beside those of long sessions), one after all replays over
@@ -200,7 +201,7 @@ def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: i
     return beside or median(after) > AFTERWARDS * median(before) or server.memory > MEMORY
 
 
-def long_replays(browser: Browser, server: Server, big: str, sessions: dict[int, str]) -> bool:
+def long_replays(browser: Browser, server: Server, big: str, sessions: dict[int, str], policies: Sequence[str]) -> bool:
     """Print what replays of long sessions take, beside a large one that is open; gives whether a limit was missed."""
     one, two = (browser.new_context(viewport={"width": 1440, "height": 900}).new_page() for _ in range(2))
     for page in (one, two):
@@ -213,7 +214,7 @@ def long_replays(browser: Browser, server: Server, big: str, sessions: dict[int,
     print(f"\nwith {OPEN} MB open: {server.memory / 1e6:.0f} MB, {server.peak / 1e6:.0f} MB at the peak", flush=True)
     during: list[float] = []
     for requests, session in sessions.items():
-        for name in (*COMPARED[1:], *SLOW_POLICIES):
+        for name in policies:
             began = time.perf_counter()
             two.goto(f"{server.url}/debugger?session={session}&policy={name}&request={LINKED}&step=0")
             two.locator(f".where[data-request='{LINKED}']").wait_for()
@@ -251,6 +252,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--clicks", type=int, default=12)
     parser.add_argument("--requests", type=int, nargs="+", default=[200, 2_000, 10_000])
     parser.add_argument("--only", choices=["clicks", "replays", "long"])
+    parser.add_argument("--long", type=int, nargs="+", choices=LONG, default=[*LONG])
+    parser.add_argument("--policies", nargs="+", default=[*COMPARED[1:], *SLOW_POLICIES])
     given = parser.parse_args(argv)
     from playwright.sync_api import sync_playwright
 
@@ -263,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for n in sizes:
             write(sessions / f"{n}.jsonl", megabytes=n / 200 + 2, requests=n, compactions=max(1, n // 50))
         compacted = [sessions / f"compacted-{k}.jsonl" for k in range(SESSIONS if given.only in (None, "replays") else 0)]
-        long = {n: sessions / f"long-{n}.jsonl" for n in (LONG if given.only in (None, "long") else ())}
+        long = {n: sessions / f"long-{n}.jsonl" for n in (given.long if given.only in (None, "long") else ())}
         for k, file in enumerate(compacted):
             write(file, megabytes=20 + k, requests=2_000, compactions=21)
         for n, file in long.items():
@@ -289,7 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 serve_script(ROOT / "app.py", folder, f"TURNSCOPE_OPEN={sessions}")
             )  # of its own: memory
             known = {n: _id(file) for n, file in long.items()}
-            missed |= long_replays(browser, lone, _id(sessions / "open.jsonl"), known)
+            missed |= long_replays(browser, lone, _id(sessions / "open.jsonl"), known, given.policies)
         browser.close()
     return int(missed)
 
