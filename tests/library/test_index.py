@@ -25,6 +25,7 @@ from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.events import CUT_KINDS
 
 SAMPLES = ROOT / "sample_sessions"
+SHARED_WORDS = ("heron", "plover", "curlew", "dunlin", "knot", "avocet", "godwit", "whimbrel", "sanderling", "redshank", "ruff")
 
 
 def settle_file(path: Path) -> Path:
@@ -137,6 +138,51 @@ def test_a_search_finds_words_beginnings_and_parts_of_identifiers_and_leads_to_b
     for query in ('"', "* ( )", "", "-"):
         with pytest.raises(QueryError):
             index_queries.search(path, query)
+
+
+def test_what_many_sessions_have_in_common_is_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, folder = tmp_path / "library.db", tmp_path / "logs"
+    folder.mkdir()
+    shared = [f"src/stations/{word}.ts holds the {word} of {n}" for n, word in enumerate(SHARED_WORDS)]
+    for n in range(40):
+        log = Log()
+        for turn in range(20):
+            log.user(" ".join(shared[(n + turn + more) % len(shared)] for more in range(30)))
+            log.answer(f"m{n}-{turn}", f"session {n} says {turn}")
+        (folder / f"{n:02}.jsonl").write_text(log.text())
+
+    def measure(sessions: int) -> tuple[int, int]:
+        monkeypatch.setattr(library_index, "LEARNED_SESSIONS", sessions)
+        path.unlink(missing_ok=True)
+        done(path, folder)
+        with closing(sqlite3.connect(path)) as db:
+            return db.execute("select sum(length(packed)) from texts").fetchone()[0], db.execute(
+                "select count(*) from dictionary"
+            ).fetchone()[0]
+
+    apart, none = measure(1_000)
+    together, one = measure(20)
+    assert (none, one) == (0, 1)
+    assert together < 0.8 * apart
+    for query in ("heron", '"the heron of 0"'):
+        assert index_queries.search(path, query)[0]
+    assert index_queries.search(path, '"session 3 says 7"')[0] == 1, "before the dictionary"
+    assert index_queries.search(path, '"session 33 says 7"')[0] == 1, "with it"
+    index_queries.drop(path, [str(file) for file in folder.iterdir()])
+    assert index_queries.search(path, "heron") == (0, (), True)
+
+
+def test_nothing_in_common_is_no_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, folder = tmp_path / "library.db", tmp_path / "logs"
+    folder.mkdir()
+    monkeypatch.setattr(library_index, "LEARNED_SESSIONS", 2)
+    for n in range(4):
+        log = Log()
+        log.user(f"question {n}")
+        log.answer(f"m{n}", f"answer {n}")
+        (folder / f"{n}.jsonl").write_text(log.text())
+    assert all(each.problem is None for each in done(path, folder))
+    assert index_queries.search(path, "answer")[0] == 4
 
 
 def test_words_of_a_quoted_search_stand_together_wherever_their_block_lies(

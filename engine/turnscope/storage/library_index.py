@@ -17,8 +17,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
-from itertools import groupby, starmap
+from itertools import groupby
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -40,26 +41,25 @@ from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 12  # count up when a table changes, or when rows are computed differently
+FORMAT = 13  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them
 READ_SECONDS = 2.0  # how long texts are read for one search
 CHUNK_CHARACTERS = 1 << 19  # texts are compressed together from here on: more takes longer to read for one hit
 COMPRESSION = 9  # of zstd; 19 takes 0.3 % less of the source and ten times the time
+LEARNED_SESSIONS = 100  # from so many on, what sessions have in common is kept once: a dictionary for those that follow
+DICTIONARY_BYTES = 112_640  # zstd's own default
+SAMPLE_BYTES, SAMPLES = 4_096, 16  # of each of those sessions
 TABLE_BLOCKS = 1 << 17  # blocks of one table of words: a search need not look into older ones once it has found enough
 CURVE_POINTS = 40  # numbers of a session's curve at most
 EXCERPT_CHARACTERS = 90  # characters shown on each side of what was found
 
 _TABLES = """
 create table sources (path text primary key, stamp text not null, problem text not null, hint text not null) without rowid;
-create table sessions (id integer primary key, path text not null, entry text not null, name text not null,
-    title text not null, tool text not null, project text not null, models text not null, requests integer not null,
-    messages integer not null, peak integer not null, "window" integer not null, filled integer not null,
-    fill real not null, band integer not null, cuts integer not null, pico integer, started real, ended real,
-    size integer not null, good integer not null, rated integer not null, misses integer not null, missed integer,
-    curve text not null, warm_until real, sent integer not null, latest text not null,
-    recorded text not null, unique (path, entry));
+create table sessions (id integer primary key, path text not null, entry text not null, title text not null,
+    tool text not null, project text not null, warm_until real, sent integer not null, packed blob not null,
+    unique (path, entry));
 create table misses (session integer not null, uid integer not null, part integer not null, part_name text not null,
     request integer not null, at real, cause text not null, tokens integer not null, pico integer, idle real,
     evidence text not null);
@@ -79,6 +79,7 @@ create table cuts (session integer not null, day text not null, number integer n
 create index cuts_of on cuts (session);
 create table texts (first integer primary key, stop integer not null, session integer not null, packed blob not null);
 create index texts_of on texts (session);
+create table dictionary (data blob not null);
 """
 _WORDS = "using fts5 (text, split, content='', tokenize='unicode61 remove_diacritics 2', columnsize=0, detail=none)"
 _OF_SESSION = "select id from spending where session = ?"
@@ -89,7 +90,7 @@ _BEGIN = re.compile(rf"(?<![^\W_])|{_INSIDE.pattern}")  # of a word, or of one i
 _ACCENTS = re.compile(r"[\u0300-\u036f]+")
 
 
-class IndexRow(Struct, frozen=True, gc=False):
+class IndexRow(Struct, frozen=True, array_like=True, gc=False):
     """A session in the library.
 
     Tokens of the provider; times in seconds since the Unix epoch; `pico` 10**-12 USD, None = no price.
@@ -280,7 +281,8 @@ class Spending:
     pico: int | None
 
 
-_NAMES = ", ".join(f'"{f.name}"' for f in structs.fields(IndexRow))
+_COLUMNS = ("path", "entry", "title", "tool", "project", "warm_until", "sent")  # of a row: those that queries ask for
+_decode_row = msgspec.msgpack.Decoder(IndexRow).decode
 _TOKENS = ("uncached", "written", "written_1h", "read", "output")
 # What the chosen sessions were billed, each request once: what counts in them, and one of each that counts in another session.
 _OF_CHOSEN = "requests r join spending p on p.id = r.spending join chosen on chosen.id = p.session"
@@ -389,8 +391,8 @@ def list_sessions(path: Path) -> tuple[IndexRow, ...]:
 def list_rows(path: Path) -> tuple[IndexRow, ...]:
     """List every row, the session that ended last first, recordings among them that were joined with another row."""
     with _connect(path) as db:
-        rows = list(starmap(IndexRow, db.execute(f"select {_NAMES} from sessions")))  # noqa: S608 - names are ours
-    rows.sort(key=lambda row: -inf if row.ended is None else row.ended, reverse=True)  # SQLite would copy all columns for it
+        rows = [_decode_row(packed) for (packed,) in db.execute("select packed from sessions")]
+    rows.sort(key=lambda row: -inf if row.ended is None else row.ended, reverse=True)
     return tuple(rows)
 
 
@@ -401,10 +403,9 @@ def find_session(path: Path, source: str) -> IndexRow | None:
         path: The index.
         source: Path of the source.
     """
-    sql = f"select {_NAMES} from sessions where path = ? order by id limit 1"  # noqa: S608 - names are ours
     with _connect(path) as db:
-        found = db.execute(sql, [source]).fetchone()
-    return IndexRow(*found) if found else None
+        found = db.execute("select packed from sessions where path = ? order by id limit 1", [source]).fetchone()
+    return _decode_row(found[0]) if found else None
 
 
 def list_problems(path: Path) -> tuple[Problem, ...]:
@@ -582,6 +583,7 @@ class _TextReader:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
+        self._packer = _TextPacker(db)
         self._first, self._stop, self._session = 0, 0, 0
         self._texts: list[BlockText] = []
 
@@ -590,7 +592,7 @@ class _TextReader:
         if not self._first <= id < self._stop:
             sql = "select first, stop, session, packed from texts where first <= ? order by first desc limit 1"
             self._first, self._stop, self._session, packed = self.db.execute(sql, [id]).fetchone()
-            self._texts = _unpack_texts(packed)
+            self._texts = self._packer.unpack(packed)
         return self._session, self._texts[id - self._first]
 
 
@@ -633,8 +635,10 @@ def _cut_excerpt(text: str, begin: int, stop: int) -> str:
 
 
 def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
-    values = [make_sqlite_text(value) if isinstance(value, str) else value for value in structs.astuple(each.row)]
-    sql = f"insert into sessions ({_NAMES}) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
+    texts_of_row = {name: make_sqlite_text(value) for name, value in structs.asdict(each.row).items() if isinstance(value, str)}
+    row = structs.replace(each.row, **texts_of_row)
+    values = [*(getattr(row, name) for name in _COLUMNS), msgspec.msgpack.encode(row)]
+    sql = f"insert into sessions ({', '.join(_COLUMNS)}, packed) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
     session = db.execute(sql, values).lastrowid
     for (_, quarter, model), costs in groupby(sorted(each.costs, key=_get_spending_key), _get_spending_key):
         sql = "insert into spending (session, quarter, model, requests) values (?, ?, ?, 0)"
@@ -651,7 +655,7 @@ def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
     first = db.execute("select coalesce(max(stop), 1) from (select stop from texts order by first desc limit 1)").fetchone()[0]
     texts = [structs.replace(text, text=make_sqlite_text(text.text)) for text in each.texts]
     _index_words(db, first, [text.text for text in texts])
-    rows = ((first + n, first + stop, session, data) for n, stop, data in _pack_texts(texts))
+    rows = ((first + n, first + stop, session, data) for n, stop, data in _TextPacker(db).pack(texts))
     db.executemany("insert into texts values (?, ?, ?, ?)", rows)
 
 
@@ -726,26 +730,59 @@ def _split_words(first: int, texts: Iterable[str]) -> Iterator[tuple[int, str, s
         yield id, text, " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
 
 
-def _pack_texts(texts: Sequence[BlockText]) -> Iterator[tuple[int, int, bytes]]:
-    """Compress texts, several at once; each with the numbers of its first text and behind its last."""
-    begin, size = 0, 0
-    for n, block in enumerate(texts, 1):
-        size += len(block.text)
-        if size >= CHUNK_CHARACTERS or n == len(texts):
-            yield begin, n, zstd.compress(msgspec.msgpack.encode(texts[begin:n]), COMPRESSION)
-            begin, size = n, 0
+class _TextPacker:
+    """Compresses texts, several at once, and reads them again.
 
+    Sessions of one user have much in common, so a dictionary of zstd is made of the first ones, for all that follow.
+    """
 
-def _unpack_texts(packed: bytes) -> list[BlockText]:
-    return msgspec.msgpack.decode(zstd.decompress(packed), type=list[BlockText])
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    @cached_property
+    def _dictionary(self) -> zstd.ZstdDict | None:
+        found = self.db.execute("select data from dictionary").fetchone()
+        return zstd.ZstdDict(found[0]) if found else None
+
+    def pack(self, texts: Sequence[BlockText]) -> Iterator[tuple[int, int, bytes]]:
+        """Compress texts; each part with the numbers of its first text and behind its last."""
+        dictionary = self._dictionary or self._learn()
+        begin, size = 0, 0
+        for n, block in enumerate(texts, 1):
+            size += len(block.text)
+            if size >= CHUNK_CHARACTERS or n == len(texts):
+                yield begin, n, zstd.compress(msgspec.msgpack.encode(texts[begin:n]), COMPRESSION, zstd_dict=dictionary)
+                begin, size = n, 0
+
+    def unpack(self, packed: bytes) -> list[BlockText]:
+        """Read a part that was compressed."""
+        dictionary = self._dictionary if zstd.get_frame_info(packed).dictionary_id else None
+        return msgspec.msgpack.decode(zstd.decompress(packed, dictionary), type=list[BlockText])
+
+    def _learn(self) -> zstd.ZstdDict | None:
+        """Make the dictionary when there are enough sessions; None = there are not, or they have nothing in common."""
+        if self.db.execute("select count(*) from sessions").fetchone()[0] != LEARNED_SESSIONS:
+            return None
+        samples: list[bytes] = []
+        firsts = "select packed from texts where first in (select min(first) from texts group by session)"
+        for (packed,) in self.db.execute(firsts):
+            whole = zstd.decompress(packed)
+            samples += (whole[at : at + SAMPLE_BYTES] for at in range(0, min(len(whole), SAMPLES * SAMPLE_BYTES), SAMPLE_BYTES))
+        try:
+            made = zstd.train_dict(samples, DICTIONARY_BYTES)
+        except (zstd.ZstdError, ValueError):
+            return None
+        self.db.execute("insert into dictionary values (?)", [made.dict_content])
+        return made
 
 
 def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
+    packer = _TextPacker(db)
     for source in sources:
         db.execute("delete from sources where path = ?", [source])
         for (session,) in db.execute("select id from sessions where path = ?", [source]).fetchall():
             for first, packed in db.execute("select first, packed from texts where session = ?", [session]).fetchall():
-                for table, rows in _group_by_table(_split_words(first, [block.text for block in _unpack_texts(packed)])):
+                for table, rows in _group_by_table(_split_words(first, [block.text for block in packer.unpack(packed)])):
                     sql = f"insert into {table} ({table}, rowid, text, split) values ('delete', ?, ?, ?)"  # noqa: S608 - ours
                     db.executemany(sql, rows)
             of = f"requests where spending in ({_OF_SESSION})"
