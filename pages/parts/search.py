@@ -31,7 +31,8 @@ def draw_box() -> None:
 
 def draw_field() -> None:
     """The field of the page Search; its text stands in the address."""
-    follow = url.bind("q", BOX, url.get_view("q"))
+    wanted = url.get_view("q")
+    follow = url.bind("q", BOX, wanted)
 
     def ask() -> None:
         follow()
@@ -39,6 +40,7 @@ def draw_field() -> None:
 
     st.text_input(
         "Search",
+        wanted,
         key=BOX,
         placeholder="A text, a path, a name of code; Enter searches",
         label_visibility="collapsed",
@@ -58,6 +60,7 @@ def draw_filters(name: str, shown: opening.ShownSession) -> tuple[str, str]:
     role = st.selectbox(
         "Role",
         list(ROLES),
+        list(ROLES).index(wanted),
         format_func=ROLES.__getitem__,
         key=f"{name}.role",
         label_visibility="collapsed",
@@ -69,6 +72,7 @@ def draw_filters(name: str, shown: opening.ShownSession) -> tuple[str, str]:
     tool = st.selectbox(
         "Tool",
         names,
+        names.index(wanted),
         format_func=lambda name: name or "Any tool",
         key=f"{name}.tool",
         label_visibility="collapsed",

@@ -214,6 +214,7 @@ def draw_choice(label: str, options: Mapping[C, str], name: str, key: str, defau
     st.segmented_control(
         label,
         list(options),
+        default=wanted,  # a busy browser may show the widget without having seen the run that set its value
         required=True,
         format_func=options.__getitem__,
         key=key,

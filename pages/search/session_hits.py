@@ -70,7 +70,8 @@ def _read_query(shown: opening.ShownSession, text: str, at: int) -> Query:
 
 
 def _draw_toggle(label: str, name: str, key: str) -> bool:
-    return st.toggle(label, key=key, on_change=url.bind(name, key, url.get_view(name) == "1", default=False))
+    wanted = url.get_view(name) == "1"
+    return st.toggle(label, wanted, key=key, on_change=url.bind(name, key, wanted, default=False))
 
 
 def _choose(at: int) -> None:

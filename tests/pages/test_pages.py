@@ -177,6 +177,21 @@ def test_the_heatmap_draws_every_choice_and_says_how_to_read_it(
     assert all(re.match({"cost": r"[$<]", "tokens": r"\d", "share": r"[<\d].*%"}[measure], value) for value in values)
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_an_address_chooses_is_the_default_of_its_widget_in_every_run(app: AppTest, more: int) -> None:
+    open_page(app, "debugger", session="cache-goes-cold", request="40", pane="ladder")
+    for _ in range(more):  # a busy browser may show nothing but this run
+        app.run()
+    shown = app.segmented_control(key="debugger.pane").proto
+    assert [shown.options[n].content for n in shown.default] == ["Overflow handling"]
+    open_page(app, "search", session="cache-goes-cold", q="tide", role="user", regex="1")
+    for _ in range(more):
+        app.run()
+    assert app.text_input(key="header-search").proto.default == "tide"
+    assert app.toggle(key="found.regex").proto.default
+    assert app.selectbox(key="found.role").proto.default == 1
+
+
 def test_the_exact_request_is_shown_on_demand_and_marks_what_the_log_does_not_hold(app: AppTest) -> None:
     open_page(app, session=FIRST, request="112")
     assert not app.code
