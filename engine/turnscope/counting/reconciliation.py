@@ -16,7 +16,15 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace as replace_struct
 
-from turnscope.counting.hidden import CUT_SHARE, JUMP_TOKENS, HiddenTokens, compute_least_fall, compute_least_jump
+from turnscope.counting.hidden import (
+    CUT_SHARE,
+    CUT_TOKENS,
+    JUMP_SHARE,
+    JUMP_TOKENS,
+    HiddenTokens,
+    compute_least_fall,
+    compute_least_jump,
+)
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -426,18 +434,18 @@ def _find_level_changes(sizes: Floats, prompts: Floats, levels: Floats, changes:
 
     A smaller rise is enough where the log shows that system prompt or tools changed, and nothing was edited.
     """
-    found: dict[int, str] = {}
-    x, y, level = sizes.tolist(), prompts.tolist(), levels.tolist()  # plain lists: numpy is slow with single numbers
-    for i in range(1, len(x)):
-        move, least = level[i] - level[i - 1], compute_least_fall(y[i - 1])
-        if x[i] >= x[i - 1] and least >= move > compute_least_jump(y[i - 1]) and changes(i):
-            least = compute_least_jump(y[i - 1])
-        stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * ((move > 0) - (move < 0)) > least / 2
-        if abs(move) > least and stays:
-            found[i] = "rise" if move > 0 else "fall" if y[i] < y[i - 1] else ""
-        elif x[i] < (1 - CUT_SHARE) * x[i - 1]:  # the log records an edit here
-            found[i] = ""
-    return found
+    move, grown = np.diff(levels), np.diff(sizes) >= 0  # row n is the step from request n to the next
+    least, jump = np.maximum(CUT_TOKENS, CUT_SHARE * prompts[:-1]), np.maximum(JUMP_TOKENS, JUMP_SHARE * prompts[:-1])
+    for n in np.flatnonzero(grown & (least >= move) & (move > jump)).tolist():
+        if changes(n + 1):
+            least[n] = jump[n]
+    stays = np.append((levels[2:] - levels[:-2]) * np.sign(move[:-1]) > least[:-1] / 2, np.ones(min(1, len(move)), dtype=bool))
+    moved = (np.abs(move) > least) & stays
+    edited = sizes[1:] < (1 - CUT_SHARE) * sizes[:-1]  # the log records an edit here
+    return {
+        n + 1: "" if not moved[n] else "rise" if move[n] > 0 else "fall" if prompts[n + 1] < prompts[n] else ""
+        for n in np.flatnonzero(moved | edited).tolist()
+    }
 
 
 @dataclass(slots=True)
@@ -516,15 +524,15 @@ def _fill_gaps(found: Sequence[Fit], count: int, prior: int) -> list[Fit]:
 
 def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
     """Add the error to each fit: the error of all requests of its model."""
-    missed: dict[str, list[float]] = {}
-    counted, billed = sizes.tolist(), recorded.tolist()  # plain lists: numpy is slow with single numbers
-    for fit in fits:
-        hidden = fit.hidden_tokens
-        for n in range(fit.start, fit.stop):
-            if billed[n] > 0:
-                predicted = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
-                missed.setdefault(models[n], []).append(abs(predicted - billed[n]) / billed[n])
-    errors = {model: max(LEAST_ERROR, float(np.quantile(seen, ERROR_SHARE))) for model, seen in missed.items()}
+    missed: dict[str, list[Floats]] = {}
+    for fit in fits:  # those of its requests that were billed are of one model
+        counted, billed = sizes[fit.start : fit.stop], recorded[fit.start : fit.stop]
+        known = billed > 0
+        if known.any():
+            predicted = fit.hidden_tokens + np.maximum(0.0, fit.scale * counted[known] - fit.cut)
+            missed.setdefault(models[fit.start], []).append(np.abs(predicted - billed[known]) / billed[known])
+    shares = ((model, np.quantile(np.concatenate(seen), ERROR_SHARE)) for model, seen in missed.items())
+    errors = {model: max(LEAST_ERROR, float(share)) for model, share in shares}
     for fit in fits:
         yield replace(fit, error=errors.get(models[fit.start], fit.error))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -85,6 +86,8 @@ class RunningFit:
         self.contents = _find_contents(session)
         self.sizes: list[int] = []
         self.statics: list[int] = []
+        self.billed: Tally[str] = Tally()  # requests with a bill, by model
+        self._recorded = _list_recorded(session.requests)
         self.fitted = 0  # requests in the newest fit
         self.estimate: PolicyEstimate | None = None
 
@@ -102,6 +105,7 @@ class RunningFit:
         self.sizes.append(step.tokens)
         self.statics.append(step.static)
         count, requests = len(self.sizes), self.session.requests
+        self.billed[requests[count - 1].model] += get_prompt_tokens(requests[count - 1]) > 0
         switched = count > 1 and requests[count - 2].model != requests[count - 1].model
         due = switched or count - 1 in self.contents.compactions or count - self.fitted >= max(1, count // REFITS)
         if due and step.calibration.seen:
@@ -114,11 +118,12 @@ class RunningFit:
 
         None where most of a prompt is not in the log: such a bill is not of what was counted.
         """
-        fit = _fit(self.session, requests, self.sizes, self.statics, self.contents)[-1]
+        recorded = self._recorded[: len(requests)]
+        fit = _fit(self.session, requests, recorded, self.sizes, self.statics, self.contents)[-1]
         if fit.injected > fit.prefix + fit.earlier + fit.scale * self.sizes[-1]:
             return None
-        billed = sum(get_prompt_tokens(request) > 0 and request.model == requests[-1].model for request in requests)
-        error = max(LEAST_POLICY_ERROR + DRIFT_LIMIT / max(1, billed), fit.error or 0.0)
+        billed = max(1, self.billed[requests[-1].model])
+        error = max(LEAST_POLICY_ERROR + DRIFT_LIMIT / billed, fit.error or 0.0)
         terms, static = fit.get_policy_terms(), self.statics[-1]
         apart = round((terms.get_scale(0) - terms.scale) * static)
         return PolicyEstimate(terms.hidden_tokens + apart, terms.scale, error)
@@ -137,12 +142,13 @@ def fit_session(
         sizes: Counted tokens of each request.
         statics: Counted tokens of each request's system prompt and tools, where the log holds whole requests.
     """
-    return _fit(session, requests, sizes, statics, _find_contents(session), remainders=True)
+    return _fit(session, requests, _list_recorded(requests), sizes, statics, _find_contents(session), remainders=True)
 
 
 def _fit(
     session: Session,
     requests: Sequence[Request],
+    recorded: Ints,
     sizes: Sequence[int],
     statics: Sequence[int],
     contents: _Contents,
@@ -155,8 +161,6 @@ def _fit(
         spans = ((hidden, [*run]) for hidden, run in runs)
         return tuple(Fit(run[0], run[-1] + 1, hidden, 1.0) for hidden, run in spans)
     stop = requests[-1].stop if requests else len(session.blocks)
-    billed = ((request, get_prompt_tokens(request)) for request in requests)  # an earlier pass had another prompt
-    recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     counted, models = np.array(sizes, dtype=np.int64), [request.model for request in requests]
     known_static = min(contents.system, contents.tools) < stop and not contents.lacks_tools(stop)
     fits = fit_requests(
@@ -180,6 +184,12 @@ def _fit(
         return tuple(_fit_static(fit, requests, sizes, statics) for fit in fits)
     logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
     return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
+
+
+def _list_recorded(requests: Sequence[Request]) -> Ints:
+    """The recorded prompt tokens of each request; -1 where the log has none, or an earlier pass had another prompt."""
+    several = (request.usage is not None and request.usage.iterations for request in requests)
+    return np.array([-1 if apart else get_prompt_tokens(q) for q, apart in zip(requests, several, strict=True)], dtype=np.int64)
 
 
 def _list_stated(session: Session, count: int) -> list[int]:
