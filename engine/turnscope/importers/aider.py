@@ -29,7 +29,8 @@ FACTORS = {"k": 1_000, "M": 1_000_000}
 
 
 def sniff(source: Source) -> int:
-    return 90 if source.kind == "file" and START.search(source.head.decode("utf-8", "replace")) else 0
+    head = source.head if source.kind == "file" else b""
+    return 90 if b"# aider chat started at" in head and START.search(head.decode("utf-8", "replace")) else 0
 
 
 def _split(source: Source) -> list[tuple[str, str]]:
