@@ -12,7 +12,7 @@ from pages.parts import opening, policies, replays
 from pages.parts.formats import escape, format_cost, format_factor, format_tokens, format_usd
 
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
-WORDS = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
+WORDS = {"warn": "warned", "overflow": "sent over the limit", "refuse": "refused"}
 
 
 def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:

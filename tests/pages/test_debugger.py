@@ -164,7 +164,7 @@ def test_a_name_that_is_nearly_right_is_told_the_right_one(app: AppTest) -> None
 def test_a_policy_that_changes_nothing_says_so(app: AppTest) -> None:
     open_debugger(app, session=FIRST, policy="keep-everything")
     assert "This policy changes nothing in this session." in bodies(app)
-    assert "177 over the limit" in bodies(app)
+    assert "177 sent over the limit" in bodies(app)
     open_debugger(app, session=FIRST, policy="balanced")
     assert "changes nothing" not in bodies(app)
 
@@ -233,7 +233,7 @@ def test_a_broken_link_is_told_with_a_hint_and_shows_something(app: AppTest, lin
 def test_a_budget_that_nothing_fits_is_a_verdict_not_an_error(app: AppTest) -> None:
     open_debugger(app, session=FIRST, policy="balanced", set='{"budget.formula":"fixed","budget.tokens":100}')
     assert not app.exception
-    assert re.search(r"\d+ (refused|over the limit)", bodies(app))
+    assert re.search(r"\d+ (refused|sent over the limit)", bodies(app))
 
 
 def test_a_saved_policy_lands_in_the_users_folder_and_is_shown(app: AppTest, data_folder: Path) -> None:
