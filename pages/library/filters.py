@@ -122,6 +122,7 @@ def draw_search() -> None:
     """The box: words of titles, and of all messages."""
     st.text_input(
         "Search all sessions",
+        st.session_state.get(SEARCH) or "",  # a busy browser may show the box without having seen the run that set it
         key=SEARCH,
         label_visibility="collapsed",
         icon=":material/search:",
@@ -151,10 +152,13 @@ def draw_filters(every: Sequence[Row]) -> None:
         ):
             st.number_input("Cost from $", 0.0, 1e9, None, key=LEAST, placeholder="any")
             st.number_input("to $", 0.0, 1e9, None, key=MOST, placeholder="any")
-        st.toggle("Truncated", key=CUT, help="Only sessions in which something was taken out of the window")
+        st.toggle(
+            "Truncated", bool(state.get(CUT)), key=CUT, help="Only sessions in which something was taken out of the window"
+        )
         st.selectbox(
             "Sort",
             list(ORDERS),
+            [*ORDERS].index(state.get(ORDER) or "new"),
             format_func=lambda name: ORDERS[name][0],
             key=ORDER,
             label_visibility="collapsed",

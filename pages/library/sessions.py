@@ -13,7 +13,7 @@ from turnscope.library import tags
 
 from pages.library import filters
 from pages.library.rows import Row
-from pages.parts import theme, widgets
+from pages.parts import theme, url, widgets
 from pages.parts.formats import format_usd, shorten, to_datetime
 
 _HERE = Path(__file__).parent / "browser"
@@ -130,12 +130,14 @@ def format_day(seconds: float | None) -> str:
 
 
 def _draw_tags(listed: Mapping[str, Row]) -> None:
-    """The dialog of a session's tags, where its sign was clicked."""
-    row = listed.get(st.session_state.pop(TAGGED, ""))
+    """The dialog of a session's tags, from a click on its sign until it is closed: runs of the page meanwhile keep it open."""
+    if st.session_state.get(url.BEFORE) != st.session_state.get(url.PAGE):
+        _close_tags()  # another page was shown since
+    row = listed.get(st.session_state.get(TAGGED, ""))
     if row is None:
         return
 
-    @st.dialog("Tags")
+    @st.dialog("Tags", on_dismiss=_close_tags)
     def draw_dialog() -> None:
         st.text(shorten(row.title or row.name, 90))
         with st.form("library.tags", border=False):
@@ -147,8 +149,13 @@ def _draw_tags(listed: Mapping[str, Row]) -> None:
             if st.form_submit_button("Save", type="primary"):
                 try:
                     tags.set_tags([row.key], text.split(","))
+                    _close_tags()
                     st.rerun()
                 except TurnscopeError as error:
                     widgets.draw_notice(error.what, error.hint)
 
     draw_dialog()
+
+
+def _close_tags() -> None:
+    st.session_state.pop(TAGGED, None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from claude_log import Log
-from conftest import idle, travel
+from conftest import idle, travel, wait_for_theme
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
@@ -143,6 +143,33 @@ def pick(page: Page, title: str, name: str, requests: int) -> None:
     page.wait_for_url(re.compile(r"part=1(&|$)"))
     idle(page)
     assert page.get_by_label("Go to request").get_attribute("max") == str(requests)
+
+
+def test_the_dialog_of_tags_stays_open_with_what_was_typed_while_the_page_runs_again(kept: Page, tmp_path: Path) -> None:
+    bird, other = name_anew("plover", tmp_path), name_anew("sanderling", tmp_path)
+    for name in (bird, other):
+        (tmp_path / f"{name}.jsonl").write_text(talk(f"where does the {name} winter?"))
+    index(kept, tmp_path)
+    sign = kept.get_by_role("button", name=f"Tags of where does the {bird} winter?", exact=True).first
+    sign.press("Enter")
+    field = kept.get_by_role("dialog").get_by_role("textbox")
+    field.fill("half a ")
+    for scheme in ("light", "dark"):
+        kept.emulate_media(color_scheme=scheme)  # the page is drawn anew
+        wait_for_theme(kept, scheme)
+        idle(kept)
+    field.press("End")
+    field.press_sequentially("word")
+    expect(field).to_have_value("half a word")
+    kept.keyboard.press("Escape")
+    field.wait_for(state="detached")
+    kept.emulate_media(color_scheme="light")
+    wait_for_theme(kept, "light")
+    kept.emulate_media(color_scheme="dark")
+    wait_for_theme(kept, "dark")
+    idle(kept)
+    assert not kept.get_by_role("dialog").count(), "what was closed stays closed"
+    assert not kept.locator(SESSIONS, has_text=bird).locator(".tag").count(), "and nothing was written"
 
 
 def test_a_line_opens_its_session_and_back_leads_to_what_was_looked_for(kept: Page, tmp_path: Path) -> None:

@@ -335,6 +335,9 @@ def test_filters_stand_in_the_address_and_in_saved_views(app: AppTest, claude: P
     assert not app.exception
     assert list(list_sessions(app)) == ["cold.jsonl"]
     assert app.selectbox(key="library.order").value == "title"
+    app.run()  # a busy browser may show nothing but this run
+    shown = app.selectbox(key="library.order").proto
+    assert (app.text_input(key="library.search").proto.default, shown.options[shown.default]) == ("cold", "Title")
     assert "least" not in app.query_params, "what makes no sense is left out"
     app.text_input(key="library.search").set_value("more").run()
     assert app.query_params["q"] in ("more", ["more"])
