@@ -131,10 +131,10 @@ def format_day(seconds: float | None) -> str:
 
 def _draw_tags(listed: Mapping[str, Row]) -> None:
     """The dialog of a session's tags, from a click on its sign until it is closed: runs of the page meanwhile keep it open."""
-    if st.session_state.get(url.BEFORE) != st.session_state.get(url.PAGE):
-        _close_tags()  # another page was shown since
-    row = listed.get(st.session_state.get(TAGGED, ""))
+    switched = st.session_state.get(url.BEFORE) != st.session_state.get(url.PAGE)
+    row = None if switched else listed.get(st.session_state.get(TAGGED, ""))
     if row is None:
+        _close_tags()
         return
 
     @st.dialog("Tags", on_dismiss=_close_tags)

@@ -6,6 +6,8 @@ are computed in `reconciliation` (whole sessions) and `calibration` (requests so
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +25,16 @@ def compute_least_jump(prompt: float) -> float:
 def compute_least_fall(prompt: float) -> float:
     """Compute the least fall of level that is a cut, for a prompt of so many tokens."""
     return max(CUT_TOKENS, CUT_SHARE * prompt)
+
+
+def compute_least_jumps(prompts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Compute the least change of level that means something, for each of several prompts."""
+    return np.maximum(JUMP_TOKENS, JUMP_SHARE * prompts)
+
+
+def compute_least_falls(prompts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Compute the least fall of level that is a cut, for each of several prompts."""
+    return np.maximum(CUT_TOKENS, CUT_SHARE * prompts)
 
 
 class HiddenTokens(Struct, frozen=True, gc=False):

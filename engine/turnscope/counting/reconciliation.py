@@ -18,12 +18,12 @@ from msgspec.structs import replace as replace_struct
 
 from turnscope.counting.hidden import (
     CUT_SHARE,
-    CUT_TOKENS,
-    JUMP_SHARE,
     JUMP_TOKENS,
     HiddenTokens,
     compute_least_fall,
+    compute_least_falls,
     compute_least_jump,
+    compute_least_jumps,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -435,11 +435,12 @@ def _find_level_changes(sizes: Floats, prompts: Floats, levels: Floats, changes:
     A smaller rise is enough where the log shows that system prompt or tools changed, and nothing was edited.
     """
     move, grown = np.diff(levels), np.diff(sizes) >= 0  # row n is the step from request n to the next
-    least, jump = np.maximum(CUT_TOKENS, CUT_SHARE * prompts[:-1]), np.maximum(JUMP_TOKENS, JUMP_SHARE * prompts[:-1])
+    least, jump = compute_least_falls(prompts[:-1]), compute_least_jumps(prompts[:-1])
     for n in np.flatnonzero(grown & (least >= move) & (move > jump)).tolist():
         if changes(n + 1):
             least[n] = jump[n]
-    stays = np.append((levels[2:] - levels[:-2]) * np.sign(move[:-1]) > least[:-1] / 2, np.ones(min(1, len(move)), dtype=bool))
+    stays = np.ones(len(move), dtype=bool)  # nothing comes after the last step
+    stays[:-1] = (levels[2:] - levels[:-2]) * np.sign(move[:-1]) > least[:-1] / 2
     moved = (np.abs(move) > least) & stays
     edited = sizes[1:] < (1 - CUT_SHARE) * sizes[:-1]  # the log records an edit here
     return {
