@@ -6,6 +6,7 @@ const newest = new Map(); // by chart: the instance that was drawn last, the onl
 const REPORT_AFTER = 140; // ms without a further step, so that ten quick presses become one report; a click is one at once
 const DRAG = 6; // pixels; less is a click with an unsteady hand
 const WATCH = 80; // ms between looks for the chart
+const nearest = (all, distance) => all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
 
 export default function (component) {
   const { data, parentElement: root, setStateValue } = component;
@@ -125,12 +126,20 @@ export default function (component) {
     tag.style.left = `${Math.max(-left, Math.min(5, room))}px`;
   }
 
-  function clicked(event) {
-    if (self.dragging) return; // the end of a drag is no click; the next press begins anew
-    const point = event.points?.[0];
-    const custom = point?.customdata;
-    const request = Array.isArray(custom) || ArrayBuffer.isView(custom) ? custom[0] : (custom ?? point?.x);
-    if (request !== undefined) go(Number(request), 0);
+  // The request that a place of the chart stands for. Plotly's own click is lost where the button comes up soon after the mouse
+  // stopped: it looks for the point under the mouse at most every 50 ms, and finds none while the button is down.
+  function requestAt(event) {
+    const traces = self.chart._fullData;
+    const cells = self.chart._fullLayout.yaxis2;
+    const x = place(event);
+    const y = cells?.p2l(event.clientY - self.chart.getBoundingClientRect().top - cells._offset);
+    if (cells && y <= cells.range[1]) {
+      const row = nearest(traces.filter((trace) => trace.type === "heatmap"), (trace) => Math.abs(trace.y0 - y) - trace.dy / 2);
+      const column = Math.round((x - row.x0) / row.dx);
+      return row.customdata[0][Math.max(0, Math.min(row.customdata[0].length - 1, column))][0];
+    }
+    const line = traces.find((trace) => trace.mode === "lines" && trace.customdata);
+    return line.customdata[nearest([...line.x.keys()], (i) => Math.abs(line.x[i] - x))][0];
   }
 
   // A line of the page that leads to a request: anything with the class, so that a sentence can hold its own way there.
@@ -186,6 +195,7 @@ export default function (component) {
   }
 
   function grabbed(event) {
+    join();
     if (event.button !== 0 || !self.chart?.contains(event.target) || !event.target.closest(".draglayer")) return;
     self.from = place(event);
     self.grabbedAt = event.clientX;
@@ -202,7 +212,7 @@ export default function (component) {
     if (self.from === undefined) return;
     const from = self.from;
     self.from = undefined;
-    if (!self.dragging) return;
+    if (!self.dragging) return go(requestAt(event), 0);
     const [start, stop] = requests(from, place(event));
     self.data.range = [start, stop];
     marked();
@@ -249,9 +259,9 @@ export default function (component) {
   for (const [event, handler] of Object.entries(self.mouse ?? {})) window.removeEventListener(event, handler, true);
   self.mouse = { click: followed, mousedown: grabbed, mousemove: pulled, mouseup: released };
   for (const [event, handler] of Object.entries(self.mouse)) window.addEventListener(event, handler, true);
-  Object.assign(self, { clicked, cursor, join, marked });
+  Object.assign(self, { cursor, join, marked });
   const drawn = () => (self.cursor(), self.marked());
-  self.handlers ??= { plotly_click: (event) => self.clicked(event), plotly_afterplot: drawn };
+  self.handlers ??= { plotly_afterplot: drawn };
   self.watch ??= setInterval(() => self.join(), WATCH);
   join();
   paint();
