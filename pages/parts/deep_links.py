@@ -2,8 +2,8 @@
 
 Streamlit serves its page below every path, but the scripts of the page are found next to it: below a nested path it stays
 blank. So a nested path leads to its page, with what it names as the query. Streamlit's script looks for the server below the
-page's own path first, which is not there; the page says where it is. And it keeps the history of the browser clean, from the
-first address on (history.js).
+page's own path first, which is not there; the page says where it is. And scripts of ours are there from the first address on:
+one keeps the history of the browser clean, one has no quick click on a chart be lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = ("session", "part", "request", "step", "policy", "block", "pane", "range
 
 
 SERVER = "window.__streamlit = {BACKEND_BASE_URL: location.origin + '/'}"
-HISTORY = Path(__file__).parent / "browser" / "history.js"
+SCRIPTS = ("history.js", "clicks.js")
 
 
 class DeepLinks:
@@ -48,7 +48,8 @@ class DeepLinks:
 def _read_page() -> str:
     """Streamlit's page with the change above."""
     page = (Path(file_util.get_static_dir()) / "index.html").read_text(encoding="utf-8")
-    scripts = (SERVER, HISTORY.read_text(encoding="utf-8"))
+    own = Path(__file__).parent / "browser"
+    scripts = (SERVER, *((own / name).read_text(encoding="utf-8") for name in SCRIPTS))
     return page.replace("<head>", "<head>" + "".join(f"<script>{script}</script>" for script in scripts), 1)
 
 

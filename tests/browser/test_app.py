@@ -105,6 +105,38 @@ def test_a_quick_click_is_never_lost(kept: Page) -> None:
         shows(kept, request)
 
 
+def test_a_quick_click_on_a_tried_setting_shows_it(kept: Page) -> None:
+    """On a chart that has Plotly find its points."""
+    travel(kept, "/plan?session=cache-goes-cold&what=advise&trials=6")
+    kept.locator(".st-key-advise-go button, .js-plotly-plot").first.wait_for()
+    search = kept.locator(".st-key-advise-go button")
+    if search.count():
+        search.click()
+    kept.locator(".js-plotly-plot").wait_for(timeout=60_000)
+    heading = kept.locator("h2.ts-section")
+    for defaults in (True, False, True, False):
+        idle(kept)
+        kept.locator(".js-plotly-plot").scroll_into_view_if_needed()
+        x, y = kept.evaluate(
+            """(defaults) => { const gd = document.querySelector('.js-plotly-plot'), box = gd.getBoundingClientRect();
+                const { xaxis, yaxis } = gd._fullLayout, points = gd._fullData.flatMap((trace) => [...(trace.customdata ?? [])].map(
+                    ([n], i) => [n, xaxis._offset + xaxis.l2p(trace.x[i]), yaxis._offset + yaxis.l2p(trace.y[i])]));
+                const own = points.find(([n]) => n === 0), away = (point) => Math.hypot(point[1] - own[1], point[2] - own[2]);
+                const [, x, y] = defaults ? own : points.reduce((best, one) => (away(one) > away(best) ? one : best));
+                return [box.left + x, box.top + y] }""",
+            defaults,
+        )
+        kept.mouse.move(x - 60, y - 30)
+        kept.mouse.move(x, y, steps=10)
+        kept.mouse.down()
+        kept.wait_for_timeout(70)
+        kept.mouse.up()
+        if defaults:
+            expect(heading).to_have_text("Defaults")
+        else:
+            expect(heading).not_to_have_text("Defaults")
+
+
 def test_a_click_works_in_turns_and_on_the_saw_tooth(kept: Page) -> None:
     reach(kept, "/heatmap?session=tool-results-eat-the-window&request=3")
     kept.locator(".st-key-heatmap-by button", has_text="Turns").click()
