@@ -119,7 +119,8 @@ def test_a_quick_click_on_a_tried_setting_shows_it(kept: Page) -> None:
         kept.locator(".js-plotly-plot").scroll_into_view_if_needed()
         x, y = kept.evaluate(
             """(defaults) => { const gd = document.querySelector('.js-plotly-plot'), box = gd.getBoundingClientRect();
-                const { xaxis, yaxis } = gd._fullLayout, points = gd._fullData.flatMap((trace) => [...(trace.customdata ?? [])].map(
+                const { xaxis, yaxis } = gd._fullLayout, traces = gd._fullData.filter((trace) => trace.customdata);
+                const points = traces.flatMap((trace) => [...trace.customdata].map(
                     ([n], i) => [n, xaxis._offset + xaxis.l2p(trace.x[i]), yaxis._offset + yaxis.l2p(trace.y[i])]));
                 const own = points.find(([n]) => n === 0), away = (point) => Math.hypot(point[1] - own[1], point[2] - own[2]);
                 const [, x, y] = defaults ? own : points.reduce((best, one) => (away(one) > away(best) ? one : best));
