@@ -6,13 +6,15 @@ if __name__ == "__main__":  # as the script of a page, on each run
     from pages.parts import shell
 
     shell.run()
-else:  # as the server's application, once: behind a layer that keeps other sites' pages out
+else:  # as the server's application, once: behind layers that keep other sites' pages and late messages out
     from pathlib import Path
 
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
     from pages.parts.deep_links import DeepLinks
+    from pages.parts.late_messages import LateMessages
     from pages.parts.local_web import LocalWeb, open_browser
 
-    app = App(Path(__file__), lifespan=open_browser, middleware=[Middleware(LocalWeb), Middleware(DeepLinks)])
+    layers = [Middleware(layer) for layer in (LocalWeb, DeepLinks, LateMessages)]
+    app = App(Path(__file__), lifespan=open_browser, middleware=layers)

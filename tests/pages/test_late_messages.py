@@ -1,0 +1,103 @@
+"""The layer that leaves out what the page before says late, message by message."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+from pages.parts.late_messages import LARGEST, LateMessages
+
+APP, OLD, NEW = "app", "old", "new"
+
+
+def ask(page: str, part: str = "") -> bytes:
+    message = BackMsg()
+    message.rerun_script.page_script_hash = page
+    message.rerun_script.fragment_id = part
+    return message.SerializeToString()
+
+
+def begin(page: str, *parts: str) -> bytes:
+    message = ForwardMsg()
+    message.new_session.page_script_hash, message.new_session.main_script_hash = page, APP
+    message.metadata.run.fragment_ids.extend(parts)
+    return message.SerializeToString()
+
+
+def go_to(page: str) -> bytes:
+    message = ForwardMsg()
+    message.navigation.page_script_hash = page
+    return message.SerializeToString()
+
+
+def draw(text: str = "") -> bytes:
+    message = ForwardMsg()
+    message.delta.new_element.text.body = text
+    return message.SerializeToString()
+
+
+def end() -> bytes:
+    message = ForwardMsg()
+    message.script_finished = ForwardMsg.FINISHED_SUCCESSFULLY
+    return message.SerializeToString()
+
+
+def exchange(*messages: tuple[str, bytes]) -> list[bytes]:
+    """Pass messages, ">" to the app and "<" to the browser; gives those that arrive."""
+    arrived: list[bytes] = []
+    asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        for way, content in messages:
+            if way == "<":
+                await send({"type": "websocket.send", "bytes": content})
+                continue
+            await asked.put(content)
+            with suppress(TimeoutError):
+                arrived.append((await asyncio.wait_for(receive(), 0.02))["bytes"])
+
+    async def receive() -> Any:
+        return {"type": "websocket.receive", "bytes": await asked.get()}
+
+    async def send(message: Any) -> None:
+        arrived.append(message["bytes"])
+
+    with ThreadPoolExecutor(1) as pool:  # in this thread, tests in a browser may have left a loop that runs
+        pool.submit(asyncio.run, LateMessages(app)({"type": "websocket"}, receive, send)).result()
+    return arrived
+
+
+SHOWN = (("<", begin(APP)), ("<", go_to(OLD)), ("<", end()))
+
+
+def test_parts_of_the_page_that_is_shown_are_answered() -> None:
+    passed = ((">", ask("")), *SHOWN, (">", ask(OLD, "part")), ("<", begin(OLD, "part")), ("<", draw()), ("<", end()))
+    assert exchange(*passed) == [content for _, content in passed]
+
+
+def test_a_part_of_the_page_before_is_left_out_once_another_one_is_asked_for() -> None:
+    passed = (*SHOWN, (">", ask(NEW)))
+    assert exchange(*passed, (">", ask(OLD, "part"))) == [content for _, content in passed]
+    assert exchange(*passed, ("<", begin(OLD)), (">", ask(OLD, "part")))[-1] == begin(OLD), "a run that had begun before"
+    assert exchange(*passed, (">", ask(OLD)), (">", ask(OLD, "part")))[-1] == ask(OLD, "part"), "somebody went back"
+
+
+def test_a_run_of_a_part_of_the_page_before_is_not_drawn() -> None:
+    late = (("<", begin(OLD, "part")), ("<", draw()), ("<", draw("x" * LARGEST)), ("<", end()))
+    passed = (*SHOWN, (">", ask(NEW)), ("<", begin(NEW)), ("<", go_to(NEW)), ("<", end()))
+    after = (("<", begin(NEW, "part")), ("<", draw()), ("<", end()))
+    assert exchange(*passed, *late, *after) == [content for _, content in (*passed, *after)]
+
+
+def test_the_app_may_go_to_another_page_by_itself() -> None:
+    passed = (*SHOWN, ("<", begin(NEW)), ("<", go_to(NEW)), (">", ask(NEW, "part")), ("<", begin(NEW, "part")))
+    assert exchange(*passed, (">", ask(OLD, "part"))) == [content for _, content in passed]
+
+
+def test_what_cannot_be_read_is_for_streamlit_to_refuse() -> None:
+    assert exchange((">", b"\xff\xff"), ("<", b"\xff\xff"), (">", b"")) == [b"\xff\xff", b"\xff\xff", b""]
