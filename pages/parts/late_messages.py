@@ -1,9 +1,9 @@
 """What the page before says late: a layer around Streamlit's server that leaves it out.
 
-A timer or another part of a page may speak after somebody went to another page, before the browser has anything of that one.
-Streamlit then takes the click for one on the page before, and it is lost. Or it draws that part once the other page is drawn,
-and its browser part clears that page for it, so that nobody sees anything. So a message from a part of a page ends here unless
-the browser asked for that page last, and a part is not drawn unless its page is.
+A timer, a key or a widget of a page may speak after somebody went to another page, before the browser has anything of that one.
+Streamlit then goes back to the page before, and the click is lost. Or it draws part of the page before once the other one is
+drawn, and its browser part clears that page for it, so that nobody sees anything. So what a page says ends here unless the
+browser asked for that page last, and a part of a page is not drawn unless its page is.
 """
 
 from __future__ import annotations
@@ -56,12 +56,16 @@ class _Connection:
         self._is_late = False  # whether what is sent now belongs to a late run
 
     def is_late_request(self, content: bytes | None) -> bool:
-        """Whether a message comes from a part of a page that is not wanted any more."""
+        """Whether a message comes from a page that is not wanted any more."""
         message = BackMsg()
         _parse(message, content)
-        page = message.rerun_script.page_script_hash
-        if message.rerun_script.fragment_id:
+        asked = message.rerun_script
+        page = asked.page_script_hash
+        if asked.fragment_id:
             return self._wanted not in ("", page)
+        goes = asked.is_history_navigation or not asked.widget_states.widgets  # a page that is left takes no widgets along
+        if page == self._drawn and self._wanted not in ("", page) and not goes:
+            return True
         if message.HasField("rerun_script"):
             self._wanted = page
         return False
@@ -79,7 +83,9 @@ class _Connection:
         elif kind == "new_session":
             page, is_part = message.new_session.page_script_hash, bool(message.metadata.run.fragment_ids)
             self._is_late = is_part and page != self._drawn
-            if not is_part and page != message.new_session.main_script_hash:  # that is of no page; its navigation says which
+            if not is_part and page == message.new_session.main_script_hash:
+                self._wanted = ""  # its navigation will say which page that is
+            elif not is_part:
                 self._show(page)
         return self._is_late
 

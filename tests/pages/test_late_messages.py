@@ -15,10 +15,13 @@ from pages.parts.late_messages import LARGEST, LateMessages
 APP, OLD, NEW = "app", "old", "new"
 
 
-def ask(page: str, part: str = "") -> bytes:
+def ask(page: str, part: str = "", widget: str = "", *, goes_back: bool = False) -> bytes:
     message = BackMsg()
     message.rerun_script.page_script_hash = page
     message.rerun_script.fragment_id = part
+    message.rerun_script.is_history_navigation = goes_back
+    if widget:
+        message.rerun_script.widget_states.widgets.add(id=widget)
     return message.SerializeToString()
 
 
@@ -85,6 +88,29 @@ def test_a_part_of_the_page_before_is_left_out_once_another_one_is_asked_for() -
     assert exchange(*passed, (">", ask(OLD, "part"))) == [content for _, content in passed]
     assert exchange(*passed, ("<", begin(OLD)), (">", ask(OLD, "part")))[-1] == begin(OLD), "a run that had begun before"
     assert exchange(*passed, (">", ask(OLD)), (">", ask(OLD, "part")))[-1] == ask(OLD, "part"), "somebody went back"
+
+
+def test_a_widget_of_the_page_before_is_left_out_once_another_one_is_asked_for() -> None:
+    passed = (*SHOWN, (">", ask(NEW, widget="one of all pages")))
+    assert exchange(*passed, (">", ask(OLD, widget="key"))) == [content for _, content in passed]
+    back = ask(OLD, widget="key", goes_back=True)
+    assert exchange(*passed, (">", back))[-1] == back
+    whole = (*passed, ("<", begin(NEW)), ("<", go_to(NEW)), (">", ask(NEW, widget="key")), (">", ask(OLD, widget="key")))
+    assert exchange(*whole) == [content for _, content in whole], (
+        "of the page that is shown, and of one that is asked for again"
+    )
+
+
+def test_a_page_that_is_not_there_leaves_everything_as_it_is() -> None:
+    passed = (
+        *SHOWN,
+        (">", ask("gone")),
+        ("<", begin(APP)),
+        ("<", go_to(OLD)),
+        (">", ask(OLD, "part")),
+        (">", ask(OLD, "", "key")),
+    )
+    assert exchange(*passed) == [content for _, content in passed]
 
 
 def test_a_run_of_a_part_of_the_page_before_is_not_drawn() -> None:
