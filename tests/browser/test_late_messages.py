@@ -28,8 +28,10 @@ def test_what_the_page_before_says_late_neither_clears_the_next_page_nor_goes_ba
         def ask(message: str | bytes) -> None:
             nonlocal left
             assert isinstance(message, bytes)
-            asked = BackMsg.FromString(message).rerun_script
             server.send(message)
+            if not BackMsg.FromString(message).HasField("rerun_script"):
+                return
+            asked = BackMsg.FromString(message).rerun_script
             if asked.is_auto_rerun:
                 ticks[:] = [message]
             elif ticks and not asked.fragment_id and asked.page_script_hash != (mine := get_page(ticks[0])):
