@@ -163,7 +163,7 @@ def _draw_answer(room: open_chats.OpenChat, drawn: PageRun) -> None:
     running = room.turn
     if running is None or _is_outdated(room, drawn):
         if drawn.complete:
-            st.rerun()
+            widgets.rerun_page()
         return
     last = running.events[-1] if running.events else None
     if isinstance(last, WriteFailed):

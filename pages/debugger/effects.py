@@ -10,7 +10,7 @@ from turnscope.views import parameter_effects, parameters
 
 from pages.debugger import policy_replay
 from pages.debugger.policy_replay import Replay
-from pages.parts import opening
+from pages.parts import opening, widgets
 from pages.parts.formats import escape
 from pages.parts.policies import load_policies
 
@@ -59,7 +59,7 @@ def _replay_without(shown: opening.ShownSession, policy: Policy) -> None:
         _, unchanged = policy_replay.replay_policy(shown, policy, wait=0.0)
         if unchanged is not None and unchanged.is_whole:
             _keep_outcome(_make_key(shown, policy), _find_outcome(unchanged))
-            st.rerun()
+            widgets.rerun_page()
 
 
 def _make_key(shown: opening.ShownSession, policy: Policy) -> _Key:

@@ -7,6 +7,7 @@ from turnscope.library import ReplayJob
 from turnscope.numbering import format_request
 
 from pages.debugger.policy_replay import Replay
+from pages.parts import widgets
 from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
@@ -25,10 +26,10 @@ def draw(run: ReplayJob, replay: Replay | None) -> None:
 
     def draw_progress() -> None:
         if run.error:
-            st.rerun()
+            widgets.rerun_page()
         run.poll()
         if len(run.stage or ()) != shown:
-            st.rerun()
+            widgets.rerun_page()
         with st.container(key="replay-bar", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(_render_line(run, shown), width="stretch")
             if run.state == "running":

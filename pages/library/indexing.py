@@ -12,7 +12,7 @@ import streamlit as st
 from turnscope import TurnscopeError, library, settings
 from turnscope.library import IndexJob, user_file
 
-from pages.parts import cache, cards, registry
+from pages.parts import cache, cards, registry, widgets
 from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
@@ -97,7 +97,7 @@ def index_opened() -> None:
     def wait() -> None:
         if not going.is_alive():
             st.session_state[FRESH] = True
-            st.rerun()
+            widgets.rerun_page()
 
     if going.is_alive():
         st.fragment(wait, run_every=POLL)()
@@ -173,7 +173,7 @@ def _draw_progress(job: IndexJob) -> None:
 
     def draw_job() -> None:
         if began and job.state != "running":
-            st.rerun()
+            widgets.rerun_page()
         with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(_render_line(job), width="stretch")
             if job.state == "running":

@@ -89,7 +89,7 @@ def _draw_traffic(running: RunningTap, *, has_passed: bool) -> None:
     """What has passed so far, drawn anew by itself; with the first request the recording can be opened."""
     now = running.read_traffic()
     if get_service().running is not running or (now.requests and not has_passed):
-        st.rerun()
+        widgets.rerun_page()
     if running.problem:
         what = f"Recording fails: {running.problem}. Agents go on without it; {running.lost:,} requests are not recorded."
         widgets.draw_notice(what, "Make room on the disk, or stop the tap and start it again.")

@@ -59,11 +59,11 @@ class _Connection:
         """Whether a message comes from a page that is not wanted any more."""
         message = BackMsg()
         _parse(message, content)
-        asked = message.rerun_script
-        page = asked.page_script_hash
-        if asked.fragment_id:
+        request = message.rerun_script
+        page = request.page_script_hash
+        if request.fragment_id:
             return self._wanted not in ("", page)
-        goes = asked.is_history_navigation or not asked.widget_states.widgets  # a page that is left takes no widgets along
+        goes = request.is_history_navigation or not request.widget_states.widgets  # a page that is left takes no widgets along
         if page == self._drawn and self._wanted not in ("", page) and not goes:
             return True
         if message.HasField("rerun_script"):

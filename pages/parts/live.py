@@ -12,7 +12,7 @@ import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.views.phrases import format_duration
 
-from pages.parts import cache, opening, registry, theme, url
+from pages.parts import cache, opening, registry, theme, url, widgets
 from pages.parts.formats import escape, format_usd, shorten
 
 POLL_SECONDS = 2
@@ -102,7 +102,7 @@ def _follow_file(shown: opening.ShownSession) -> None:
         st.session_state[_VERSION] = (shown.entry.id, now)
     if has_grown and not st.session_state.get(_DRAWING):
         url.go_to_request(url.NEWEST)
-        st.rerun()
+        widgets.rerun_page()
     st.html(render_line(shown, st.session_state[_STARTED], _find_written(shown), time.time()), width="stretch")
 
 

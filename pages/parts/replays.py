@@ -17,7 +17,7 @@ import streamlit as st
 from turnscope import Policy, Trace, TurnscopeError, library
 from turnscope.views import Answer, Plan, comparison, replay_cost
 
-from pages.parts import cache, opening, policies
+from pages.parts import cache, opening, policies, widgets
 
 SWITCH = 0.001  # seconds for which a thread may keep others waiting
 PATIENCE = 0.5  # seconds that a page waits for a replay before it shows how far that is
@@ -246,7 +246,7 @@ def _draw_progress(job: library.ComparisonJob, place: str) -> None:
         with suppress(TurnscopeError):  # shown where the whole page is drawn
             job.poll()
         if running and (job.state != "running" or (job.made > before and (not before or monotonic() - began > ANEW))):
-            st.rerun()
+            widgets.rerun_page()
         with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
             state = "under way" if job.state == "running" else "stopped"
             many = f"{job.made:,} of {len(job.tasks):,} replays, {job.done:,} of {job.count:,} requests"

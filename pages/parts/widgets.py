@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import streamlit as st
 from turnscope.library.job import Job
@@ -125,6 +125,16 @@ def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
                 st.button(label, key=f"{key}.{name}", type="tertiary", disabled=off, on_click=turn, args=(to,))
 
 
+def rerun_page() -> NoReturn:
+    """Run the whole page again, from a part that a timer runs.
+
+    What the browser asked for meanwhile goes first. `st.rerun` alone would take its place, with the address of before: a click
+    on another page and a step back would be lost.
+    """
+    st.empty()  # Streamlit looks for what was asked for wherever something is drawn
+    st.rerun()
+
+
 def draw_progress(job: Job, *, key: str, doing: str, unit: str, note: str, interval: float, each: bool = False) -> None:
     """How far a job is, drawn anew by itself, with a button to stop it and one to go on; when it ends the whole page is drawn.
 
@@ -141,7 +151,7 @@ def draw_progress(job: Job, *, key: str, doing: str, unit: str, note: str, inter
 
     def draw_job() -> None:
         if began and (job.state != "running" or (each and job.done > shown)):
-            st.rerun()
+            rerun_page()
         with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
             state = doing if job.state == "running" else "Stopped after"
             share = job.done / max(1, job.count)
