@@ -82,7 +82,7 @@ class _Connection:
             self._show(message.navigation.page_script_hash)
         elif kind == "new_session":
             page, is_part = message.new_session.page_script_hash, bool(message.metadata.run.fragment_ids)
-            self._is_late = is_part and page != self._drawn
+            self._is_late = is_part and self._drawn not in ("", page)
             if not is_part and page == message.new_session.main_script_hash:
                 self._wanted = ""  # its navigation will say which page that is
             elif not is_part:

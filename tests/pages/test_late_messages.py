@@ -83,6 +83,11 @@ def test_parts_of_the_page_that_is_shown_are_answered() -> None:
     assert exchange(*passed) == [content for _, content in passed]
 
 
+def test_parts_are_answered_where_a_connection_is_taken_up_again() -> None:
+    passed = ((">", ask(OLD, "part")), ("<", begin(OLD, "part")), ("<", draw()), ("<", end()))
+    assert exchange(*passed) == [content for _, content in passed]
+
+
 def test_a_part_of_the_page_before_is_left_out_once_another_one_is_asked_for() -> None:
     passed = (*SHOWN, (">", ask(NEW)))
     assert exchange(*passed, (">", ask(OLD, "part"))) == [content for _, content in passed]
