@@ -129,6 +129,13 @@ def test_a_quick_click_on_a_tried_setting_shows_it(kept: Page) -> None:
         )
         kept.mouse.move(x - 60, y - 30)
         kept.mouse.move(x, y, steps=10)
+        kept.wait_for_function(
+            """([x, y]) => { const gd = document.querySelector('.js-plotly-plot'), box = gd.getBoundingClientRect();
+                return gd._hoverdata?.some((one) => Math.hypot(box.left + one.xaxis._offset + one.xaxis.l2p(one.x) - x,
+                    box.top + one.yaxis._offset + one.yaxis.l2p(one.y) - y) < 3) }""",
+            arg=[x, y],
+        )
+        kept.mouse.move(x + 1, y)  # Plotly looks again 50 ms later
         kept.mouse.down()
         kept.wait_for_timeout(70)
         kept.mouse.up()
