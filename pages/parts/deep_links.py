@@ -2,8 +2,8 @@
 
 Streamlit serves its page below every path, but the scripts of the page are found next to it: below a nested path it stays
 blank. So a nested path leads to its page, with what it names as the query. Streamlit's script looks for the server below the
-page's own path first, which is not there; the page says where it is. And scripts of ours are there from the first address on:
-one keeps the history of the browser clean, one has no quick click on a chart be lost.
+page's own path first, which is not there; the page says where it is. Two scripts of ours run from the first address on: one
+keeps the history of the browser clean (history.js), the other keeps quick clicks on charts (clicks.js).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the page before says late: a layer around Streamlit's server that leaves it out.
+"""Late messages of a page that was left: a layer around Streamlit's server that drops them.
 
-A timer, a key or a widget of a page may speak after somebody went to another page, before the browser has anything of that one.
-Streamlit then goes back to the page before, and the click is lost. Or it draws part of the page before once the other one is
-drawn, and its browser part clears that page for it, so that nobody sees anything. So what a page says ends here unless the
-browser asked for that page last, and a part of a page is not drawn unless its page is.
+A timer or a widget may send its message after somebody went to another page, before the browser has received anything of that
+page. Streamlit then goes back to the page that was left, and the click is lost. Or it runs a fragment of that page once the new
+one is drawn, and its front end clears the new page for it, which leaves an empty one. So a message of a page is dropped unless
+the browser requested that page last, and so is the output of a fragment unless its page is shown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LateMessages:
         self.app = app
 
     async def __call__(self, scope: local_web.Message, receive: local_web.Receive, send: local_web.Send) -> None:
-        """Answer as the application does, without a websocket's late messages."""
+        """Pass everything on but the late messages of a websocket."""
         if scope["type"] != "websocket":
             await self.app(scope, receive, send)
             return
@@ -51,9 +51,9 @@ class _Connection:
     """Where one browser is. Pages go by the hash that Streamlit has for them; "" = not known yet."""
 
     def __init__(self) -> None:
-        self._wanted = ""  # the page that the browser asked for or the app went to, whichever came last
+        self._wanted = ""  # the page that the browser requested or the app switched to, whichever came last
         self._drawn = ""  # the page that the browser shows
-        self._is_late = False  # whether what is sent now belongs to a late run
+        self._is_late = False  # whether what is sent now is output of a late fragment
 
     def is_late_request(self, content: bytes | None) -> bool:
         """Whether a message comes from a page that is not wanted any more."""
@@ -63,15 +63,16 @@ class _Connection:
         page = request.page_script_hash
         if request.fragment_id:
             return self._wanted not in ("", page)
-        goes = request.is_history_navigation or not request.widget_states.widgets  # a page that is left takes no widgets along
-        if page == self._drawn and self._wanted not in ("", page) and not goes:
+        # The state of widgets comes along where one of them changed, and not where somebody goes to a page.
+        navigates = request.is_history_navigation or not request.widget_states.widgets
+        if page == self._drawn and self._wanted not in ("", page) and not navigates:
             return True
         if message.HasField("rerun_script"):
             self._wanted = page
         return False
 
     def is_late_answer(self, content: bytes | None) -> bool:
-        """Whether a message belongs to a run of a part of a page that is not drawn any more."""
+        """Whether a message is output of a fragment whose page is not shown any more."""
         message = ForwardMsg()
         _parse(message, content if content and len(content) <= LARGEST else None)
         kind, was_late = message.WhichOneof("type"), self._is_late
@@ -81,11 +82,11 @@ class _Connection:
         if kind == "navigation":
             self._show(message.navigation.page_script_hash)
         elif kind == "new_session":
-            page, is_part = message.new_session.page_script_hash, bool(message.metadata.run.fragment_ids)
-            self._is_late = is_part and self._drawn not in ("", page)
-            if not is_part and page == message.new_session.main_script_hash:
+            page, is_fragment = message.new_session.page_script_hash, bool(message.metadata.run.fragment_ids)
+            self._is_late = is_fragment and self._drawn not in ("", page)
+            if not is_fragment and page == message.new_session.main_script_hash:
                 self._wanted = ""  # its navigation will say which page that is
-            elif not is_part:
+            elif not is_fragment:
                 self._show(page)
         return self._is_late
 

@@ -126,8 +126,8 @@ export default function (component) {
     tag.style.left = `${Math.max(-left, Math.min(5, room))}px`;
   }
 
-  // The request that a place of the chart stands for. Plotly's own click is lost where the button comes up soon after the mouse
-  // stopped: it looks for the point under the mouse at most every 50 ms, and finds none while the button is down.
+  // The request that a place of the chart stands for. Plotly's own click would be lost, or name the point before, where it comes
+  // soon after the mouse stopped (clicks.js).
   function requestAt(event) {
     const traces = self.chart._fullData;
     const cells = self.chart._fullLayout.yaxis2;
@@ -209,9 +209,9 @@ export default function (component) {
   }
 
   function released(event) {
-    if (self.from === undefined) return;
     const from = self.from;
     self.from = undefined;
+    if (from === undefined || !self.chart?._fullLayout) return; // a chart that was taken off the page meanwhile has none
     if (!self.dragging) return go(requestAt(event), 0);
     const [start, stop] = requests(from, place(event));
     self.data.range = [start, stop];
