@@ -60,15 +60,13 @@ class _Connection:
         message = BackMsg()
         _parse(message, content)
         request = message.rerun_script
-        page = request.page_script_hash
-        if request.fragment_id:
-            return self._wanted not in ("", page)
-        # The state of widgets comes along where one of them changed, and not where somebody goes to a page.
-        navigates = request.is_history_navigation or not request.widget_states.widgets
-        if page == self._drawn and self._wanted not in ("", page) and not navigates:
+        # The state of widgets comes along where one of them changed, and not where somebody goes to a page: then only that of
+        # what is drawn around all pages comes, and the shell draws nothing there that keeps a value.
+        is_of_page = bool(request.fragment_id or request.widget_states.widgets) and not request.is_history_navigation
+        if is_of_page and self._wanted not in ("", request.page_script_hash):
             return True
-        if message.HasField("rerun_script"):
-            self._wanted = page
+        if message.HasField("rerun_script") and not request.fragment_id:
+            self._wanted = request.page_script_hash
         return False
 
     def is_late_answer(self, content: bytes | None) -> bool:

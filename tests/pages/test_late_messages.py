@@ -96,14 +96,16 @@ def test_a_part_of_the_page_before_is_left_out_once_another_one_is_asked_for() -
 
 
 def test_a_widget_of_the_page_before_is_left_out_once_another_one_is_asked_for() -> None:
-    passed = (*SHOWN, (">", ask(NEW, widget="one of all pages")))
+    passed = (*SHOWN, (">", ask(NEW)))
     assert exchange(*passed, (">", ask(OLD, widget="key"))) == [content for _, content in passed]
     back = ask(OLD, widget="key", goes_back=True)
     assert exchange(*passed, (">", back))[-1] == back
-    whole = (*passed, ("<", begin(NEW)), ("<", go_to(NEW)), (">", ask(NEW, widget="key")), (">", ask(OLD, widget="key")))
-    assert exchange(*whole) == [content for _, content in whole], (
-        "of the page that is shown, and of one that is asked for again"
-    )
+    begun = (*passed, ("<", begin(NEW)))
+    drawn = (*begun, ("<", go_to(NEW)), (">", ask(NEW, widget="key")))
+    for sent in (begun, drawn):  # the browser may not have received it yet
+        assert exchange(*sent, (">", ask(OLD, widget="key"))) == [content for _, content in sent]
+    again = (*drawn, (">", ask(OLD)), (">", ask(OLD, widget="key")))
+    assert exchange(*again) == [content for _, content in again], "of a page that is requested again"
 
 
 def test_a_page_that_is_not_there_leaves_everything_as_it_is() -> None:
