@@ -40,8 +40,8 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 # One machine's Chromium for a page of our own: no sandbox (tests may run as root), nothing that calls home.
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
-# Where Chromium fetches scripts in the background it compiles them anew on each visit: Plotly takes 1.5 s of CPU
-# each time, and 0.1 s from its cache. The list takes the place of Playwright's own, of which it repeats what a test could notice.
+# Where Chromium fetches scripts in the background it compiles them anew on each visit: Plotly takes 1.5 s of CPU each time, and
+# 0.1 s from its cache. The list takes the place of Playwright's own, of which it repeats what a test could notice.
 FLAGS += ("--disable-features=BackgroundResourceFetch,HttpsUpgrades,LensOverlay,MediaRouter,OptimizationHints,PaintHolding",)
 FAILED = pytest.StashKey[bool]()
 
