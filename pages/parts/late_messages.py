@@ -60,10 +60,10 @@ class _Connection:
         message = BackMsg()
         _parse(message, content)
         request = message.rerun_script
-        # The state of widgets comes along where one of them changed, and not where somebody goes to a page: then only that of
-        # what is drawn around all pages comes, and the shell draws nothing there that keeps a value.
-        is_of_page = bool(request.fragment_id or request.widget_states.widgets) and not request.is_history_navigation
-        if is_of_page and self._wanted not in ("", request.page_script_hash):
+        # A message that goes to another page carries no state of widgets: only that of widgets around all pages would be sent,
+        # and the shell draws none that keeps a value.
+        stays = bool(request.fragment_id or request.widget_states.widgets) and not request.is_history_navigation
+        if stays and self._wanted not in ("", request.page_script_hash):
             return True
         if message.HasField("rerun_script") and not request.fragment_id:
             self._wanted = request.page_script_hash
