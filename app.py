@@ -13,8 +13,8 @@ else:  # as the server's application, once: behind layers that keep other sites'
     from streamlit.starlette import App
 
     from pages.parts.deep_links import DeepLinks
-    from pages.parts.late_messages import LateMessages
     from pages.parts.local_web import LocalWeb, open_browser
+    from pages.parts.message_order import MessageOrder
 
-    layers = [Middleware(layer) for layer in (LocalWeb, DeepLinks, LateMessages)]
+    layers = [Middleware(layer) for layer in (LocalWeb, DeepLinks, MessageOrder)]
     app = App(Path(__file__), lifespan=open_browser, middleware=layers)

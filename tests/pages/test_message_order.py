@@ -1,4 +1,4 @@
-"""The layer that leaves out what the page before says late, message by message."""
+"""The layer that keeps the messages of browser and server in order, message by message."""
 
 from __future__ import annotations
 
@@ -10,18 +10,32 @@ from typing import Any
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from pages.parts.late_messages import LARGEST, LateMessages
+from pages.parts.message_order import LARGEST, MessageOrder
 
 APP, OLD, NEW = "app", "old", "new"
 
 
-def ask(page: str, part: str = "", widget: str = "", *, goes_back: bool = False) -> bytes:
+def ask(
+    page: str,
+    part: str = "",
+    widget: str = "",
+    *,
+    goes_back: bool = False,
+    timer: bool = False,
+    value: str = "",
+    click: str = "",
+) -> bytes:
     message = BackMsg()
+    message.rerun_script.is_auto_rerun = timer
     message.rerun_script.page_script_hash = page
     message.rerun_script.fragment_id = part
     message.rerun_script.is_history_navigation = goes_back
+    if timer or widget:
+        message.rerun_script.widget_states.SetInParent()
     if widget:
-        message.rerun_script.widget_states.widgets.add(id=widget)
+        message.rerun_script.widget_states.widgets.add(id=widget, **({"json_value": value} if value else {}))
+    if click:
+        message.rerun_script.widget_states.widgets.add(id=click, trigger_value=True)
     return message.SerializeToString()
 
 
@@ -35,6 +49,12 @@ def begin(page: str, *parts: str) -> bytes:
 def go_to(page: str) -> bytes:
     message = ForwardMsg()
     message.navigation.page_script_hash = page
+    return message.SerializeToString()
+
+
+def start_timer(part: str) -> bytes:
+    message = ForwardMsg()
+    message.auto_rerun.fragment_id, message.auto_rerun.interval = part, 0.5
     return message.SerializeToString()
 
 
@@ -71,7 +91,7 @@ def exchange(*messages: tuple[str, bytes]) -> list[bytes]:
         arrived.append(message["bytes"])
 
     with ThreadPoolExecutor(1) as pool:  # in this thread, tests in a browser may have left a loop that runs
-        pool.submit(asyncio.run, LateMessages(app)({"type": "websocket"}, receive, send)).result()
+        pool.submit(asyncio.run, MessageOrder(app)({"type": "websocket"}, receive, send)).result()
     return arrived
 
 
@@ -130,6 +150,36 @@ def test_a_run_of_a_part_of_the_page_before_is_not_drawn() -> None:
 def test_the_app_may_go_to_another_page_by_itself() -> None:
     passed = (*SHOWN, ("<", begin(NEW)), ("<", go_to(NEW)), (">", ask(NEW, "part")), ("<", begin(NEW, "part")))
     assert exchange(*passed, (">", ask(OLD, "part"))) == [content for _, content in passed]
+
+
+def test_a_timer_starts_when_the_run_that_draws_its_page_has_ended() -> None:
+    timer, other, table = start_timer("part"), start_timer("other"), draw("table")
+    run = (("<", begin(APP)), ("<", go_to(OLD)), ("<", timer), ("<", table), ("<", other))
+    assert exchange(*run, ("<", end())) == [begin(APP), go_to(OLD), table, timer, other, end()]
+    broken_off = (*run, ("<", begin(OLD)), ("<", timer), ("<", draw()), ("<", end()))
+    assert exchange(*broken_off) == [begin(APP), go_to(OLD), table, begin(OLD), draw(), timer, end()]
+    inside = (("<", begin(OLD, "part")), ("<", other), ("<", draw()), ("<", end()))
+    assert exchange(*SHOWN, *inside)[3:] == [begin(OLD, "part"), draw(), other, end()]
+
+
+def test_a_timer_does_not_report_what_a_widget_is_about_to_report() -> None:
+    before, after = ask(OLD, widget="table", value="1", click="button"), ask(OLD, widget="table", value="2")
+    early = ask(OLD, "part", "table", value="2", timer=True)
+    arrived = exchange(*SHOWN, (">", before), (">", early), (">", after), (">", early))[3:]
+    assert arrived == [
+        before,
+        ask(OLD, "part", "table", value="1", timer=True),  # and no click a second time
+        after,
+        early,
+    ]
+    assert exchange(*SHOWN, (">", early))[3:] == [ask(OLD, "part", timer=True)], "nothing was reported yet"
+
+
+def test_a_widget_in_a_part_reports_itself() -> None:
+    passed = (*SHOWN, (">", ask(OLD, "part", "toggle", value="true")))
+    assert exchange(*passed)[3:] == [ask(OLD, "part", "toggle", value="true")]
+    timer = ask(OLD, "part", "toggle", value="true", timer=True)
+    assert exchange(*passed, (">", timer))[4:] == [timer]
 
 
 def test_what_cannot_be_read_is_for_streamlit_to_refuse() -> None:

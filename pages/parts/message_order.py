@@ -1,0 +1,135 @@
+"""The messages between a browser and Streamlit's server, in an order that both can follow: a layer around the server.
+
+Messages of the two cross each other, and so do those of a page's timers and widgets. Streamlit then loses clicks or clears a
+page. Three rules prevent that:
+
+- What a page says late is dropped. A timer or a widget may send its message after somebody went to another page, before the
+  browser has received anything of that page. Streamlit then goes back to the page that was left. Or it runs a fragment of it
+  once the new one is drawn, and its front end clears the new page for it. So a message of a page is dropped unless the browser
+  requested that page last, and so is the output of a fragment unless its page is shown.
+- A timer starts when its page is drawn. Streamlit starts it amid the run that draws the page. When it goes off before all of
+  that run is sent, Streamlit drops the part of the page that the timer runs, and its front end ends with an error.
+- A timer does not report widgets. When somebody uses a widget, the message of a timer may report that a moment before the
+  widget's own message does. Streamlit then calls the widget's callback for the timer, breaks it off for the second message, and
+  does not call it again. So the message of a timer reports what the last other message did.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TypeVar
+
+from google.protobuf.message import Message as Proto
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
+
+from pages.parts.local_web import ASGIApp, Message, Receive, Send
+
+LARGEST = 100_000  # bytes of a message that says where a run is; larger ones hold what is drawn
+TRIGGERS = ("trigger_value", "string_trigger_value", "chat_input_value", "json_trigger_value")  # they count once
+P = TypeVar("P", bound=Proto)
+
+
+class MessageOrder:
+    """The layer, an ASGI application around another.
+
+    Args:
+        app: The application.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass everything on; the messages of a websocket by the rules above."""
+        if scope["type"] != "websocket":
+            await self.app(scope, receive, send)
+            return
+        connection = _Connection()
+
+        async def receive_in_order() -> Message:
+            while (message := connection.accept_request(await receive())) is None:
+                pass
+            return message
+
+        async def send_in_order(message: Message) -> None:
+            for each in connection.select_answers(message):
+                await send(each)
+
+        await self.app(scope, receive_in_order, send_in_order)
+
+
+class _Connection:
+    """Where one browser is. Pages go by the hash that Streamlit has for them; "" = not known yet."""
+
+    def __init__(self) -> None:
+        self._wanted = ""  # the page that the browser requested or the app switched to, whichever came last
+        self._drawn = ""  # the page that the browser shows
+        self._is_late = False  # whether what is sent now is output of a late fragment
+        self._timers: list[Message] = []  # messages that start timers, until the run that draws their fragments has ended
+        self._reported = WidgetStates()  # what the browser reported last
+
+    def accept_request(self, message: Message) -> Message | None:
+        """What the server gets for a message of the browser; None = nothing, because it is late."""
+        sent = _parse(BackMsg(), message.get("bytes"))
+        request = sent.rerun_script
+        # A message that goes to another page carries no state of widgets: only that of widgets around all pages would be sent,
+        # and the shell draws none that keeps a value.
+        stays = bool(request.fragment_id or request.widget_states.widgets) and not request.is_history_navigation
+        if stays and self._wanted not in ("", request.page_script_hash):
+            return None
+        if not sent.HasField("rerun_script"):
+            return message
+        if not request.fragment_id:
+            self._wanted = request.page_script_hash
+        if request.is_auto_rerun:
+            request.widget_states.CopyFrom(self._reported)
+            return {**message, "bytes": sent.SerializeToString()}
+        lasting = [each for each in request.widget_states.widgets if each.WhichOneof("value") not in TRIGGERS]
+        self._reported = WidgetStates(widgets=lasting)
+        return message
+
+    def select_answers(self, message: Message) -> list[Message]:
+        """What the browser gets for a message of the server: nothing, the message, or timers that start now and the message."""
+        content = message.get("bytes")
+        answer = _parse(ForwardMsg(), content if content and len(content) <= LARGEST else None)
+        if self._is_late_answer(answer):
+            return []
+        if answer.HasField("new_session") and not answer.metadata.run.fragment_ids:
+            self._timers = []  # of a run that was broken off
+        elif answer.HasField("auto_rerun"):
+            self._timers.append(message)
+            return []
+        elif answer.HasField("script_finished"):
+            timers, self._timers = self._timers, []
+            return [*timers, message]
+        return [message]
+
+    def _is_late_answer(self, answer: ForwardMsg) -> bool:
+        """Whether a message is output of a fragment whose page is not shown any more."""
+        was_late = self._is_late
+        if answer.HasField("script_finished"):
+            self._is_late = False
+            return was_late
+        if answer.HasField("navigation"):
+            self._show(answer.navigation.page_script_hash)
+        elif answer.HasField("new_session"):
+            page, is_fragment = answer.new_session.page_script_hash, bool(answer.metadata.run.fragment_ids)
+            self._is_late = is_fragment and self._drawn not in ("", page)
+            if not is_fragment and page == answer.new_session.main_script_hash:
+                self._wanted = ""  # its navigation will say which page that is
+            elif not is_fragment:
+                self._show(page)
+        return self._is_late
+
+    def _show(self, page: str) -> None:
+        if page != self._drawn:  # a run of the same page says nothing of where somebody wants to go meanwhile
+            self._wanted = self._drawn = page
+
+
+def _parse(message: P, content: bytes | None) -> P:
+    """Fill an empty message; it stays empty where the content is none."""
+    with suppress(Exception):  # Streamlit says what is wrong with it
+        message.ParseFromString(content or b"")
+    return message
