@@ -7,8 +7,8 @@ page. Three rules prevent that:
   browser has received anything of that page. Streamlit then goes back to the page that was left. Or it runs a fragment of it
   once the new one is drawn, and its front end clears the new page for it. So a message of a page is dropped unless the browser
   requested that page last, and so is the output of a fragment unless its page is shown.
-- A timer starts when its page is drawn. Streamlit starts it amid the run that draws the page. When it goes off before all of
-  that run is sent, Streamlit drops the part of the page that the timer runs, and its front end ends with an error.
+- The message of a timer is dropped while the whole page is drawn; the timer goes off again. Streamlit may start its fragment
+  before everything of the page is sent, and then drops the rest. The page stays as it was, or its front end ends with an error.
 - A timer does not report widgets. When somebody uses a widget, the message of a timer may report that a moment before the
   widget's own message does. Streamlit then calls the widget's callback for the timer, breaks it off for the second message, and
   does not call it again. So the message of a timer reports what the last other message did.
@@ -16,6 +16,7 @@ page. Three rules prevent that:
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TypeVar
 
@@ -26,7 +27,9 @@ from streamlit.proto.WidgetStates_pb2 import WidgetStates
 
 from pages.parts.local_web import ASGIApp, Message, Receive, Send
 
+PATIENCE = 30.0  # seconds after which a run counts as ended that nobody heard of again
 LARGEST = 100_000  # bytes of a message that says where a run is; larger ones hold what is drawn
+REQUESTED = "requested"
 TRIGGERS = ("trigger_value", "string_trigger_value", "chat_input_value", "json_trigger_value")  # they count once
 P = TypeVar("P", bound=Proto)
 
@@ -54,8 +57,8 @@ class MessageOrder:
             return message
 
         async def send_in_order(message: Message) -> None:
-            for each in connection.select_answers(message):
-                await send(each)
+            if not connection.is_late_answer(message.get("bytes")):
+                await send(message)
 
         await self.app(scope, receive_in_order, send_in_order)
 
@@ -67,11 +70,12 @@ class _Connection:
         self._wanted = ""  # the page that the browser requested or the app switched to, whichever came last
         self._drawn = ""  # the page that the browser shows
         self._is_late = False  # whether what is sent now is output of a late fragment
-        self._timers: list[Message] = []  # messages that start timers, until the run that draws their fragments has ended
+        self._run = ""  # the run that draws the whole page; REQUESTED = it has not begun, "" = all of it was sent
+        self._since = 0.0  # when it was requested or began, in seconds of the monotonic clock
         self._reported = WidgetStates()  # what the browser reported last
 
     def accept_request(self, message: Message) -> Message | None:
-        """What the server gets for a message of the browser; None = nothing, because it is late."""
+        """What the server gets for a message of the browser; None = nothing."""
         sent = _parse(BackMsg(), message.get("bytes"))
         request = sent.rerun_script
         # A message that goes to another page carries no state of widgets: only that of widgets around all pages would be sent,
@@ -83,45 +87,40 @@ class _Connection:
             return message
         if not request.fragment_id:
             self._wanted = request.page_script_hash
+            self._draw(REQUESTED)
         if request.is_auto_rerun:
+            if self._run and time.monotonic() - self._since < PATIENCE:
+                return None
             request.widget_states.CopyFrom(self._reported)
             return {**message, "bytes": sent.SerializeToString()}
         lasting = [each for each in request.widget_states.widgets if each.WhichOneof("value") not in TRIGGERS]
         self._reported = WidgetStates(widgets=lasting)
         return message
 
-    def select_answers(self, message: Message) -> list[Message]:
-        """What the browser gets for a message of the server: nothing, the message, or timers that start now and the message."""
-        content = message.get("bytes")
-        answer = _parse(ForwardMsg(), content if content and len(content) <= LARGEST else None)
-        if self._is_late_answer(answer):
-            return []
-        if answer.HasField("new_session") and not answer.metadata.run.fragment_ids:
-            self._timers = []  # of a run that was broken off
-        elif answer.HasField("auto_rerun"):
-            self._timers.append(message)
-            return []
-        elif answer.HasField("script_finished"):
-            timers, self._timers = self._timers, []
-            return [*timers, message]
-        return [message]
-
-    def _is_late_answer(self, answer: ForwardMsg) -> bool:
+    def is_late_answer(self, content: bytes | None) -> bool:
         """Whether a message is output of a fragment whose page is not shown any more."""
-        was_late = self._is_late
+        answer = _parse(ForwardMsg(), content if content and len(content) <= LARGEST else None)
+        run, was_late = answer.metadata.run, self._is_late
         if answer.HasField("script_finished"):
+            if run.script_run_id == self._run:
+                self._run = ""
             self._is_late = False
             return was_late
         if answer.HasField("navigation"):
             self._show(answer.navigation.page_script_hash)
         elif answer.HasField("new_session"):
-            page, is_fragment = answer.new_session.page_script_hash, bool(answer.metadata.run.fragment_ids)
-            self._is_late = is_fragment and self._drawn not in ("", page)
-            if not is_fragment and page == answer.new_session.main_script_hash:
-                self._wanted = ""  # its navigation will say which page that is
-            elif not is_fragment:
-                self._show(page)
+            page = answer.new_session.page_script_hash
+            self._is_late = bool(run.fragment_ids) and self._drawn not in ("", page)
+            if not run.fragment_ids:
+                self._draw(run.script_run_id)
+                if page == answer.new_session.main_script_hash:
+                    self._wanted = ""  # its navigation will say which page that is
+                else:
+                    self._show(page)
         return self._is_late
+
+    def _draw(self, run: str) -> None:
+        self._run, self._since = run, time.monotonic()
 
     def _show(self, page: str) -> None:
         if page != self._drawn:  # a run of the same page says nothing of where somebody wants to go meanwhile

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from pages.parts import message_order
 from pages.parts.message_order import LARGEST, MessageOrder
 
 APP, OLD, NEW = "app", "old", "new"
@@ -39,9 +41,10 @@ def ask(
     return message.SerializeToString()
 
 
-def begin(page: str, *parts: str) -> bytes:
+def begin(page: str, *parts: str, run: str = "run") -> bytes:
     message = ForwardMsg()
     message.new_session.page_script_hash, message.new_session.main_script_hash = page, APP
+    message.metadata.run.script_run_id = run
     message.metadata.run.fragment_ids.extend(parts)
     return message.SerializeToString()
 
@@ -52,20 +55,15 @@ def go_to(page: str) -> bytes:
     return message.SerializeToString()
 
 
-def start_timer(part: str) -> bytes:
-    message = ForwardMsg()
-    message.auto_rerun.fragment_id, message.auto_rerun.interval = part, 0.5
-    return message.SerializeToString()
-
-
 def draw(text: str = "") -> bytes:
     message = ForwardMsg()
     message.delta.new_element.text.body = text
     return message.SerializeToString()
 
 
-def end() -> bytes:
+def end(run: str = "run") -> bytes:
     message = ForwardMsg()
+    message.metadata.run.script_run_id = run
     message.script_finished = ForwardMsg.FINISHED_SUCCESSFULLY
     return message.SerializeToString()
 
@@ -152,21 +150,28 @@ def test_the_app_may_go_to_another_page_by_itself() -> None:
     assert exchange(*passed, (">", ask(OLD, "part"))) == [content for _, content in passed]
 
 
-def test_a_timer_starts_when_the_run_that_draws_its_page_has_ended() -> None:
-    timer, other, table = start_timer("part"), start_timer("other"), draw("table")
-    run = (("<", begin(APP)), ("<", go_to(OLD)), ("<", timer), ("<", table), ("<", other))
-    assert exchange(*run, ("<", end())) == [begin(APP), go_to(OLD), table, timer, other, end()]
-    broken_off = (*run, ("<", begin(OLD)), ("<", timer), ("<", draw()), ("<", end()))
-    assert exchange(*broken_off) == [begin(APP), go_to(OLD), table, begin(OLD), draw(), timer, end()]
-    inside = (("<", begin(OLD, "part")), ("<", other), ("<", draw()), ("<", end()))
-    assert exchange(*SHOWN, *inside)[3:] == [begin(OLD, "part"), draw(), other, end()]
+def test_a_timer_is_left_out_while_the_whole_page_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer, widget = ask(OLD, "part", timer=True), ask(OLD, "part", "toggle")
+    shown = [content for _, content in SHOWN]
+    drawn = (*SHOWN, (">", ask(OLD)), ("<", begin(OLD, run="second")), ("<", draw()), ("<", end("second")))
+    for many in range(len(SHOWN) + 1, len(drawn)):
+        passed = [content for _, content in drawn[:many]]
+        assert exchange(*drawn[:many], (">", timer)) == passed
+        assert exchange(*drawn[:many], (">", widget)) == [*passed, widget], "what somebody does is not left out"
+    assert exchange(*drawn, (">", timer))[-1] == timer
+    other = (("<", begin(OLD, "part", run="third")), ("<", end("third")))
+    assert exchange(*drawn[:-1], *other, (">", timer))[-1] == end("third"), "the page is not whole yet"
+    assert exchange(*SHOWN, ("<", begin(OLD, run="own")), (">", timer)) == [*shown, begin(OLD, run="own")], "by the app itself"
+    monkeypatch.setattr(message_order, "PATIENCE", 0.0)
+    assert exchange(*drawn[:-1], (">", timer))[-1] == timer, "a run whose end was lost"
 
 
 def test_a_timer_does_not_report_what_a_widget_is_about_to_report() -> None:
     before, after = ask(OLD, widget="table", value="1", click="button"), ask(OLD, widget="table", value="2")
     early = ask(OLD, "part", "table", value="2", timer=True)
-    arrived = exchange(*SHOWN, (">", before), (">", early), (">", after), (">", early))[3:]
-    assert arrived == [
+    run = (("<", begin(OLD)), ("<", end()))
+    arrived = exchange(*SHOWN, (">", before), *run, (">", early), (">", after), *run, (">", early))[3:]
+    assert [each for each in arrived if each not in (begin(OLD), end())] == [
         before,
         ask(OLD, "part", "table", value="1", timer=True),  # and no click a second time
         after,
