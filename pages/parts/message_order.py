@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TypeVar
 
-from google.protobuf.message import Message as Proto
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
@@ -31,7 +29,6 @@ PATIENCE = 30.0  # seconds after which a run counts as ended that nobody heard o
 LARGEST = 100_000  # bytes of a message that says where a run is; larger ones hold what is drawn
 REQUESTED = "requested"
 TRIGGERS = ("trigger_value", "string_trigger_value", "chat_input_value", "json_trigger_value")  # they count once
-P = TypeVar("P", bound=Proto)
 
 
 class MessageOrder:
@@ -76,7 +73,8 @@ class _Connection:
 
     def accept_request(self, message: Message) -> Message | None:
         """What the server gets for a message of the browser; None = nothing."""
-        sent = _parse(BackMsg(), message.get("bytes"))
+        sent = BackMsg()
+        _parse(sent, message.get("bytes"))
         request = sent.rerun_script
         # A message that goes to another page carries no state of widgets: only that of widgets around all pages would be sent,
         # and the shell draws none that keeps a value.
@@ -99,7 +97,8 @@ class _Connection:
 
     def is_late_answer(self, content: bytes | None) -> bool:
         """Whether a message is output of a fragment whose page is not shown any more."""
-        answer = _parse(ForwardMsg(), content if content and len(content) <= LARGEST else None)
+        answer = ForwardMsg()
+        _parse(answer, content if content and len(content) <= LARGEST else None)
         run, was_late = answer.metadata.run, self._is_late
         if answer.HasField("script_finished"):
             if run.script_run_id == self._run:
@@ -127,8 +126,7 @@ class _Connection:
             self._wanted = self._drawn = page
 
 
-def _parse(message: P, content: bytes | None) -> P:
+def _parse(message: BackMsg | ForwardMsg, content: bytes | None) -> None:
     """Fill an empty message; it stays empty where the content is none."""
     with suppress(Exception):  # Streamlit says what is wrong with it
         message.ParseFromString(content or b"")
-    return message
