@@ -8,7 +8,7 @@ from turnscope.fleet.dataset import Fleet, open_fleet
 from turnscope.fleet.known_fleets import list_fleets, remember_fleet
 from turnscope.fleet.warehouse import Warehouse
 
-from pages.parts import widgets
+from pages.parts import cache, widgets
 from pages.parts.formats import escape
 
 URL, TYPED = "fleet.url", "fleet.typed"
@@ -29,7 +29,7 @@ def open_warehouse() -> Warehouse | None:
         _draw_field("", expanded=True)
         return None
     try:
-        fleet = _open(wanted)
+        fleet = _open(wanted, cache.find_period(SECONDS))
         if fleet.number:
             return _read(wanted, fleet.number, fleet)
         _draw_empty(f"There are no tables in {wanted} yet.")
@@ -97,8 +97,8 @@ def _draw_empty(what: str) -> None:
     st.code(COMMAND, language=None)
 
 
-@st.cache_resource(ttl=SECONDS, max_entries=8, show_spinner=False)
-def _open(url: str) -> Fleet:
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _open(url: str, period: int) -> Fleet:  # noqa: ARG001
     return open_fleet(url)
 
 

@@ -5,6 +5,7 @@ Sessions that are open are in `opening`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
@@ -40,16 +41,29 @@ def find_chats_file() -> Path:
 def list_entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
     places = library.find_places()
-    files = _list_files(settings.read_path_to_open(), [(title, place.folder, place.pattern) for title, place in places], places)
+    named, period = [(title, place.folder, place.pattern) for title, place in places], find_period(FOLDERS_SECONDS)
+    files = _list_files(settings.read_path_to_open(), named, period, places)
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
-        more = _list_indexed(str(open_store().index_path), known_lines.read_version(open_store().index_path), files)
+        index = open_store().index_path
+        more = _list_indexed(str(index), known_lines.read_version(index), period, files)
         files += more
         known |= {entry.id: entry for entry in more}
         for entry in registry.iter_recents(open_store().list_recent(), files):
             known.setdefault(entry.id, entry)
         return known | {entry.id: entry for entry in registry.iter_chats(find_chats_file())}
     return known
+
+
+def find_period(seconds: float) -> int:
+    """Number of the period that it is now, for what is cached and good enough that long.
+
+    Streamlit's own way, `cache_resource(ttl=...)`, raises KeyError where an entry ends while it is read.
+
+    Args:
+        seconds: length of a period.
+    """
+    return int(time.monotonic() // seconds)
 
 
 def list_first_entries(file: str) -> dict[str, Entry]:
@@ -128,17 +142,18 @@ def index_stored() -> None:
         library.index_dropped(open_store())
 
 
-@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
+@st.cache_resource(max_entries=2, show_spinner=False)
 def _list_files(
     path: Path | None,
     named: list[tuple[str, Path, str]],  # noqa: ARG001 - what tells places apart, also those of packages
+    period: int,  # noqa: ARG001
     _places: tuple[tuple[str, library.Place], ...],
 ) -> tuple[Entry, ...]:
     return registry.list_files(path, _places)
 
 
-@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
-def _list_indexed(path: str, version: tuple[int, ...], _files: tuple[Entry, ...]) -> tuple[Entry, ...]:
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _list_indexed(path: str, version: tuple[int, ...], period: int, _files: tuple[Entry, ...]) -> tuple[Entry, ...]:  # noqa: ARG001
     return tuple(registry.iter_indexed(list_index_rows(path, version), _files))
 
 
