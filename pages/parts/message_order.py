@@ -7,11 +7,11 @@ page. Three rules prevent that:
   browser has received anything of that page. Streamlit then goes back to the page that was left. Or it runs a fragment of it
   once the new one is drawn, and its front end clears the new page for it. So a message of a page is dropped unless the browser
   requested that page last, and so is the output of a fragment unless its page is shown.
-- The message of a timer is dropped while the whole page is drawn; the timer goes off again. Streamlit may start its fragment
-  before everything of the page is sent, and then drops the rest. The page stays as it was, or its front end ends with an error.
-- A timer does not report widgets. When somebody uses a widget, the message of a timer may report that a moment before the
-  widget's own message does. Streamlit then calls the widget's callback for the timer, breaks it off for the second message, and
-  does not call it again. So the message of a timer reports what the last other message did.
+- The message of a timer is dropped while anything is drawn or about to be; the timer goes off again. Streamlit may start its
+  fragment before everything of the page is sent, and then drops the rest. The page stays as it was, or its front end ends with
+  an error.
+- A timer does not report widgets. Its message may report what somebody does a moment before the widget's own message does.
+  Streamlit then calls the widget's callback for the timer, breaks it off for the second message, and does not call it again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from contextlib import suppress
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from streamlit.proto.WidgetStates_pb2 import WidgetStates
 
 from pages.parts.local_web import ASGIApp, Message, Receive, Send
 
 PATIENCE = 30.0  # seconds after which a run counts as ended that nobody heard of again
 LARGEST = 100_000  # bytes of a message that says where a run is; larger ones hold what is drawn
-REQUESTED = "requested"
-TRIGGERS = ("trigger_value", "string_trigger_value", "chat_input_value", "json_trigger_value")  # they count once
+PAGE, FRAGMENT = "page", "fragment"
 
 
 class MessageOrder:
@@ -67,9 +65,9 @@ class _Connection:
         self._wanted = ""  # the page that the browser requested or the app switched to, whichever came last
         self._drawn = ""  # the page that the browser shows
         self._is_late = False  # whether what is sent now is output of a late fragment
-        self._run = ""  # the run that draws the whole page; REQUESTED = it has not begun, "" = all of it was sent
-        self._since = 0.0  # when it was requested or began, in seconds of the monotonic clock
-        self._reported = WidgetStates()  # what the browser reported last
+        self._requested = ""  # what was requested and has not begun: PAGE, FRAGMENT, or "" = nothing
+        self._run = ""  # id of the run that began last; "" = all of it was sent
+        self._since = 0.0  # when that was, in seconds of the monotonic clock
 
     def accept_request(self, message: Message) -> Message | None:
         """What the server gets for a message of the browser; None = nothing."""
@@ -85,14 +83,14 @@ class _Connection:
             return message
         if not request.fragment_id:
             self._wanted = request.page_script_hash
-            self._draw(REQUESTED)
         if request.is_auto_rerun:
-            if self._run and time.monotonic() - self._since < PATIENCE:
+            if (self._requested or self._run) and time.monotonic() - self._since < PATIENCE:
                 return None
-            request.widget_states.CopyFrom(self._reported)
+            request.ClearField("widget_states")
             return {**message, "bytes": sent.SerializeToString()}
-        lasting = [each for each in request.widget_states.widgets if each.WhichOneof("value") not in TRIGGERS]
-        self._reported = WidgetStates(widgets=lasting)
+        if self._requested != PAGE:
+            self._requested = FRAGMENT if request.fragment_id else PAGE
+        self._since = time.monotonic()
         return message
 
     def is_late_answer(self, content: bytes | None) -> bool:
@@ -110,16 +108,15 @@ class _Connection:
         elif answer.HasField("new_session"):
             page = answer.new_session.page_script_hash
             self._is_late = bool(run.fragment_ids) and self._drawn not in ("", page)
+            self._run, self._since = run.script_run_id, time.monotonic()
+            if self._requested == FRAGMENT or not run.fragment_ids:
+                self._requested = ""
             if not run.fragment_ids:
-                self._draw(run.script_run_id)
                 if page == answer.new_session.main_script_hash:
                     self._wanted = ""  # its navigation will say which page that is
                 else:
                     self._show(page)
         return self._is_late
-
-    def _draw(self, run: str) -> None:
-        self._run, self._since = run, time.monotonic()
 
     def _show(self, page: str) -> None:
         if page != self._drawn:  # a run of the same page says nothing of where somebody wants to go meanwhile

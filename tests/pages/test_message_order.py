@@ -32,8 +32,6 @@ def ask(
     message.rerun_script.page_script_hash = page
     message.rerun_script.fragment_id = part
     message.rerun_script.is_history_navigation = goes_back
-    if timer or widget:
-        message.rerun_script.widget_states.SetInParent()
     if widget:
         message.rerun_script.widget_states.widgets.add(id=widget, **({"json_value": value} if value else {}))
     if click:
@@ -159,32 +157,27 @@ def test_a_timer_is_left_out_while_the_whole_page_is_drawn(monkeypatch: pytest.M
         assert exchange(*drawn[:many], (">", timer)) == passed
         assert exchange(*drawn[:many], (">", widget)) == [*passed, widget], "what somebody does is not left out"
     assert exchange(*drawn, (">", timer))[-1] == timer
-    other = (("<", begin(OLD, "part", run="third")), ("<", end("third")))
-    assert exchange(*drawn[:-1], *other, (">", timer))[-1] == end("third"), "the page is not whole yet"
     assert exchange(*SHOWN, ("<", begin(OLD, run="own")), (">", timer)) == [*shown, begin(OLD, run="own")], "by the app itself"
     monkeypatch.setattr(message_order, "PATIENCE", 0.0)
     assert exchange(*drawn[:-1], (">", timer))[-1] == timer, "a run whose end was lost"
 
 
-def test_a_timer_does_not_report_what_a_widget_is_about_to_report() -> None:
-    before, after = ask(OLD, widget="table", value="1", click="button"), ask(OLD, widget="table", value="2")
-    early = ask(OLD, "part", "table", value="2", timer=True)
+def test_a_timer_waits_for_what_somebody_did_in_a_part() -> None:
+    timer, widget = ask(OLD, "part", timer=True), ask(OLD, "part", "toggle", value="true")
+    run = (*SHOWN, (">", widget), ("<", begin(OLD, "part", run="second")), ("<", draw()), ("<", end("second")))
+    for many in range(len(SHOWN) + 1, len(run)):
+        assert exchange(*run[:many], (">", timer)) == [content for _, content in run[:many]]
+    assert exchange(*run, (">", timer))[-1] == timer
+    both = (*SHOWN, (">", ask(OLD)), (">", widget), ("<", begin(OLD, "other", run="third")), ("<", end("third")))
+    assert exchange(*both, (">", timer))[-1] == end("third"), "the page was requested, too"
+
+
+def test_a_timer_does_not_report_widgets() -> None:
+    """The app may have set them anew since, and a widget that somebody used reports that itself."""
     run = (("<", begin(OLD)), ("<", end()))
-    arrived = exchange(*SHOWN, (">", before), *run, (">", early), (">", after), *run, (">", early))[3:]
-    assert [each for each in arrived if each not in (begin(OLD), end())] == [
-        before,
-        ask(OLD, "part", "table", value="1", timer=True),  # and no click a second time
-        after,
-        early,
-    ]
-    assert exchange(*SHOWN, (">", early))[3:] == [ask(OLD, "part", timer=True)], "nothing was reported yet"
-
-
-def test_a_widget_in_a_part_reports_itself() -> None:
-    passed = (*SHOWN, (">", ask(OLD, "part", "toggle", value="true")))
-    assert exchange(*passed)[3:] == [ask(OLD, "part", "toggle", value="true")]
-    timer = ask(OLD, "part", "toggle", value="true", timer=True)
-    assert exchange(*passed, (">", timer))[4:] == [timer]
+    before = ask(OLD, widget="table", value="1", click="button")
+    arrived = exchange(*SHOWN, (">", before), *run, (">", ask(OLD, "part", "table", value="2", timer=True)))
+    assert arrived[3:] == [before, begin(OLD), end(), ask(OLD, "part", timer=True)]
 
 
 def test_what_cannot_be_read_is_for_streamlit_to_refuse() -> None:
