@@ -98,7 +98,7 @@ def _draw_empty(what: str) -> None:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _open(url: str, period: int) -> Fleet:  # noqa: ARG001
+def _open(url: str, period: int) -> Fleet:  # noqa: ARG001  what the cache goes by
     return open_fleet(url)
 
 

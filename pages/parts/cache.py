@@ -41,7 +41,8 @@ def find_chats_file() -> Path:
 def list_entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
     places = library.find_places()
-    named, period = [(title, place.folder, place.pattern) for title, place in places], find_period(FOLDERS_SECONDS)
+    named = [(title, place.folder, place.pattern) for title, place in places]
+    period = find_period(FOLDERS_SECONDS)
     files = _list_files(settings.read_path_to_open(), named, period, places)
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
@@ -56,9 +57,9 @@ def list_entries() -> dict[str, Entry]:
 
 
 def find_period(seconds: float) -> int:
-    """Number of the period that it is now, for what is cached and good enough that long.
+    """Number of the current period: what is cached by it is made anew in the next one.
 
-    Streamlit's own way, `cache_resource(ttl=...)`, raises KeyError where an entry ends while it is read.
+    Streamlit's own way, `cache_resource(ttl=...)`, raises KeyError where an entry expires while it is read.
 
     Args:
         seconds: length of a period.
@@ -146,7 +147,7 @@ def index_stored() -> None:
 def _list_files(
     path: Path | None,
     named: list[tuple[str, Path, str]],  # noqa: ARG001 - what tells places apart, also those of packages
-    period: int,  # noqa: ARG001
+    period: int,  # noqa: ARG001 - what the cache goes by
     _places: tuple[tuple[str, library.Place], ...],
 ) -> tuple[Entry, ...]:
     return registry.list_files(path, _places)

@@ -24,7 +24,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.parts.local_web import ASGIApp, Message, Receive, Send
 
-PATIENCE = 30.0  # seconds after which a run counts as ended that nobody heard of again
+PATIENCE = 30.0  # seconds; a run whose end was not sent by then counts as ended
 LARGEST = 100_000  # bytes of a message that says where a run is; larger ones hold what is drawn
 PAGE, FRAGMENT = "page", "fragment"
 
@@ -67,10 +67,10 @@ class _Connection:
         self._is_late = False  # whether what is sent now is output of a late fragment
         self._requested = ""  # what was requested and has not begun: PAGE, FRAGMENT, or "" = nothing
         self._run = ""  # id of the run that began last; "" = all of it was sent
-        self._since = 0.0  # when that was, in seconds of the monotonic clock
+        self._since = 0.0  # when something was requested or began last, in seconds of the monotonic clock
 
     def accept_request(self, message: Message) -> Message | None:
-        """What the server gets for a message of the browser; None = nothing."""
+        """What the server gets for a message of the browser; None = it is dropped."""
         sent = BackMsg()
         _parse(sent, message.get("bytes"))
         request = sent.rerun_script
