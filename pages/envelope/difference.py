@@ -26,8 +26,9 @@ def draw(shown: opening.ShownSession, n: int) -> None:
         st.session_state["difference.of"] = (shown.key, n)
         st.session_state[OLD], st.session_state[NEW] = number_request(max(0, n - 1)), number_request(n)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="difference-choices"):
-        old = index_request(int(st.number_input("From request", 1, last, key=OLD, width=150)))
-        new = index_request(int(st.number_input("to request", 1, last, key=NEW, width=150)))
+        # Without persist_state, the browser forgets a field that another pane takes away, and the session state does not.
+        old = index_request(int(st.number_input("From request", 1, last, key=OLD, width=150, persist_state="session")))
+        new = index_request(int(st.number_input("to request", 1, last, key=NEW, width=150, persist_state="session")))
     found = detail.compare_requests(shown.trace, shown.view, old, new)
     parts = (
         ("Added", cards.render_deltas(found.added, "+", "ts-up", 12), found.added, 1),

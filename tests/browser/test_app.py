@@ -544,9 +544,14 @@ def test_any_two_requests_are_compared(kept: Page) -> None:
     field.press("Enter")
     kept.locator(".ts-table th", has_text="request 4").wait_for()
     expect(table).to_contain_text("18,938", use_inner_text=True)
+    pane(kept, "Contents")
+    expect(field).to_have_count(0)
+    pane(kept, "Difference")
+    expect(field).to_have_value("4")  # shown 1 while the table compared 4
     kept.keyboard.press("Escape")
     kept.get_by_role("button", name="Next", exact=False).first.click()
     shows(kept, 113)
+    expect(field).to_have_value("113")
     kept.locator(".ts-table th", has_text="request 113").wait_for()
 
 
