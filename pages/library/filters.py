@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Literal
 
 import streamlit as st
@@ -13,7 +13,7 @@ from turnscope.library import index_queries, saved_views
 
 from pages.library.rows import Key, Row
 from pages.parts import cache, widgets
-from pages.parts.formats import shorten, to_datetime
+from pages.parts.formats import get_today, shorten, to_datetime
 
 CHOICES = 200  # names in one list; the others are found by typing
 SEARCH = "library.search"
@@ -270,7 +270,7 @@ def select_rows(every: Sequence[Row], query: Mapping[str, str], found: frozenset
 def _read_span(query: Mapping[str, str]) -> tuple[date | None, date]:
     """From a date to a date, both included; the second is the last there is until it is chosen."""
     if query.get("last") in SPANS:
-        return datetime.now(UTC).date() - timedelta(days=int(query["last"]) - 1), date.max
+        return get_today() - timedelta(days=int(query["last"]) - 1), date.max
     first, last = _read_day(query.get("from")), _read_day(query.get("to"))
     return first or (date.min if last else None), last or date.max
 

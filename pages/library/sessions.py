@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from turnscope.library import tags
 from pages.library import filters
 from pages.library.rows import Row
 from pages.parts import theme, url, widgets
-from pages.parts.formats import format_usd, shorten, to_datetime
+from pages.parts.formats import format_usd, get_today, shorten, to_datetime
 
 _HERE = Path(__file__).parent / "browser"
 PAGE, FIRST = 50, 8  # rows of a page; above what was found in texts
@@ -98,7 +97,7 @@ def build_line(row: Row) -> dict[str, Any]:
         "cuts": (f"{row.cuts:,}" if row.cuts else "–") if row.read else "",
         "cost": format_usd(row.usd) if row.usd is not None else "no price" if row.read else "not read",
         "when": "live" if row.live else format_day(row.at),
-        "time": f"{at:%Y-%m-%d %H:%M} UTC" if (at := to_datetime(row.at)) else "",
+        "time": f"{at:%Y-%m-%d %H:%M}" if (at := to_datetime(row.at)) else "",
         "live": row.live,
         "recorded": f"With what a tap recorded: {', '.join(row.recordings)}" if row.recordings else "",
         "tags": list(row.tags),
@@ -126,7 +125,7 @@ def format_day(seconds: float | None) -> str:
     at = to_datetime(seconds)
     if at is None:
         return ""
-    return f"{at.day} {at:%b}" + ("" if at.year == time.gmtime().tm_year else f" {at.year}")
+    return f"{at.day} {at:%b}" + ("" if at.year == get_today().year else f" {at.year}")
 
 
 def _draw_tags(listed: Mapping[str, Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain, count
 from typing import Literal, TypeVar
@@ -58,8 +58,13 @@ def format_percent(share: float) -> str:
 
 
 def to_datetime(seconds: float | None) -> datetime | None:
-    """A time for a table."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    """A time for a table, by this machine's clock and without a time zone: a table shows it as it is."""
+    return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().replace(tzinfo=None)
+
+
+def get_today() -> date:
+    """The day by this machine's clock."""
+    return datetime.now().astimezone().date()
 
 
 def shorten(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:

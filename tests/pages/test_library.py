@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -415,6 +416,45 @@ def test_a_session_and_its_recording_are_one_row_that_says_so(app: AppTest, clau
     path.unlink()
     assert len([*indexing.index(cache.open_store().index_path, [path])]) == 1
     assert recording.name in list_sessions(app.run()), "alone it is listed"
+
+
+@pytest.fixture
+def other_day(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine at which it is another day than in UTC."""
+    with monkeypatch.context() as moved:
+        moved.setenv("TZ", "Etc/GMT+12" if time.gmtime().tm_hour < 12 else "Etc/GMT-14")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_days_are_those_of_this_machine_and_hold_sessions_whose_log_gives_times(
+    app: AppTest, data_folder: Path, other_day: None
+) -> None:
+    from pages.parts import cache
+
+    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    for name, hours in (("yesterday", -1), ("today", 0)):
+        log = Log(name)
+        log.user("a question")
+        log.answer(name, "an answer", usage=(20, 0, 0, 9))
+        hour = (midnight + timedelta(hours=hours)).astimezone(UTC)
+        (data_folder / f"{name}.jsonl").write_text(log.text().replace("2026-01-02T03:", f"{hour:%Y-%m-%dT%H}:"))
+    messages = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}]
+    (data_folder / "undated.json").write_text(json.dumps(messages))
+    files = [data_folder / name for name in ("yesterday.jsonl", "today.jsonl", "undated.json")]
+    assert [one.sessions for one in indexing.index(cache.open_store().index_path, files)] == [1, 1, 1]
+    library_page(app)
+    cards = dict(re.findall(r"<h3>([^<]+)</h3>.*?<p>(.*?)</p>", bodies(app)))
+    assert cards["Today"] == "1 session · 1 request"
+    assert cards["7 days"] == "2 sessions · 2 requests"
+    assert cards["All time"].startswith("3 sessions · ")
+    rows = list_sessions(app)
+    assert rows["today.jsonl"]["time"] == f"{midnight:%Y-%m-%d} 00:00"
+    app.query_params["last"] = "1"
+    app.run()
+    assert "yesterday.jsonl" not in list_sessions(app)
+    assert "today.jsonl" in list_sessions(app)
 
 
 @pytest.fixture

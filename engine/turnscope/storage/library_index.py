@@ -415,13 +415,13 @@ def list_problems(path: Path) -> tuple[Problem, ...]:
 
 
 def list_spending(path: Path, of: Iterable[tuple[str, str]] | None = None) -> tuple[Spending, ...]:
-    """List the cost by day, model, project and tool. A request in two sessions counts in the first one.
+    """List the cost by day of this machine's time zone, model, project and tool. A request in two sessions counts in the first.
 
     Args:
         path: The index.
         of: Source and entry of the sessions to look at; None = all.
     """
-    day = f"coalesce(date(b.quarter * {QUARTER_HOUR}, 'unixepoch'), '')"
+    day = f"coalesce(date(b.quarter * {QUARTER_HOUR}, 'unixepoch', 'localtime'), '')"
     sql = f"""select {day}, b.model, s.project, s.tool, sum(b.requests), sum(b.pico) from ({_BILLED}) b
              join sessions s on s.id = b.session group by 1, 2, 3, 4 order by 1"""  # noqa: S608 - text is ours
     with _connect(path) as db:
