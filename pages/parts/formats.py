@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain, count
@@ -58,8 +59,10 @@ def format_percent(share: float) -> str:
 
 
 def to_datetime(seconds: float | None) -> datetime | None:
-    """A time for a table, by this machine's clock and without a time zone: a table shows it as it is."""
-    return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().replace(tzinfo=None)
+    """A time for a table, by this machine's clock and without a time zone: a table shows it as it is. None = it is unknown."""
+    with suppress(ValueError, OverflowError, OSError):  # a time that is no date in this time zone
+        return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().replace(tzinfo=None)
+    return None
 
 
 def get_today() -> date:

@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
 from turnscope.reading.contents import read_entry, read_source
 from turnscope.reading.source import Source
+from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
 NO_VALUES: list[Any] = [None, True, -1, 10**30, float("nan"), "\ud800", [None], {"a": []}]
@@ -279,6 +281,26 @@ def test_numbers_beyond_any_sense_count_as_none(number: str) -> None:
     data = replace_value(lines, (line, "message", "usage", "input_tokens"), "NUMBER").replace(b'"NUMBER"', number.encode())
     session = open_data(data)
     assert session is not None
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_time_that_some_time_zones_cannot_show_is_none(time: str, tmp_path: Path) -> None:
+    log = Log()
+    log.user("a question")
+    log.answer("m1", "an answer", usage=(20, 0, 0, 9))
+    lines = [json.loads(line) | {"timestamp": time} for line in log.text().splitlines()]
+    session = turnscope.load(log.save(tmp_path / "s1.jsonl"))
+    assert session.requests[0].sent_at
+    (tmp_path / "s1.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    session = turnscope.load(tmp_path / "s1.jsonl")
+    assert [request.sent_at for request in session.requests] == [None], "Go writes the year 1 for no time"
+    at = datetime.fromisoformat(time).timestamp()
+    builder = Builder("s1", "an importer of another package")
+    builder.add_message("user", "a question", sent_at=at)
+    builder.set_request(builder.add_message("assistant", "an answer", sent_at=at), sent_at=at, answered_at=at)
+    session = builder.build()
+    assert [message.sent_at for message in session.messages] == [None, None]
+    assert [(request.sent_at, request.answered_at) for request in session.requests] == [(None, None)]
 
 
 def test_nesting_of_fifty_is_read() -> None:

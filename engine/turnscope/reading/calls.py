@@ -16,7 +16,7 @@ import orjson
 
 from turnscope.reading.source import Source
 from turnscope.session.content import extract_text
-from turnscope.session.model import JSON, Note
+from turnscope.session.model import JSON, LATEST_SECONDS, Note
 from turnscope.session.usage import parse_usd
 
 REQUEST_KEYS = ("request", "request_body", "requestBody", "body", "params", "req")
@@ -40,10 +40,7 @@ BODY_FIELDS = frozenset(
     "cache_control betas anthropic_version output_config container mcp_servers".split()
 )
 OPENAI_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
-EARLIEST_SECONDS, LATEST_SECONDS = (
-    946_684_800.0,
-    32_503_680_000.0,
-)  # the years 2000 and 3000: a number outside is no time in seconds
+EARLIEST_SECONDS = 946_684_800.0  # the year 2000: a number below it is no time in seconds
 
 
 @dataclass(slots=True)
@@ -328,18 +325,22 @@ def _find_answer_time(record: Mapping[str, Any]) -> float | None:
 def parse_time(value: Any) -> float | None:
     """Parse ISO text, or seconds or milliseconds since the Unix epoch. Gives seconds; None where it is no time.
 
-    >>> parse_time("2026-01-01T00:00:00+00:00"), parse_time(1_767_225_600_000)
-    (1767225600.0, 1767225600.0)
+    >>> parse_time("2026-01-01T00:00:00+00:00"), parse_time(1_767_225_600_000), parse_time("0001-01-01T00:00:00Z")
+    (1767225600.0, 1767225600.0, None)
     """
     if isinstance(value, str):
         try:
-            return datetime.fromisoformat(value).timestamp()
+            return check_time(datetime.fromisoformat(value).timestamp())
         except (ValueError, OverflowError):
             return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = value / 1000 if value > LATEST_SECONDS else float(value)
-        return seconds if EARLIEST_SECONDS < seconds < LATEST_SECONDS else None
+        return check_time(value / 1000 if value > LATEST_SECONDS else float(value))
     return None
+
+
+def check_time(seconds: float) -> float | None:
+    """Seconds since the Unix epoch; None outside the years 2000 to 3000: Go writes the year 1 where it knows no time."""
+    return seconds if EARLIEST_SECONDS < seconds < LATEST_SECONDS else None
 
 
 def _find_first(values: Iterable[Any]) -> Any:

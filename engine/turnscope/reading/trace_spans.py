@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnscope.reading.calls import LATEST_SECONDS, as_text, parse_if_json, parse_time
+from turnscope.reading.calls import as_text, parse_if_json, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.source import Source
-from turnscope.session.model import JSON, Note
+from turnscope.session.model import JSON, LATEST_SECONDS, Note
 
 MLFLOW_KEYS = {  # MLflow's attributes, which are JSON texts, by OpenInference's names
     "mlflow.spanType": "openinference.span.kind",

@@ -17,6 +17,7 @@ from turnscope.numbering import format_request
 from turnscope.session.content import UNRECORDED
 from turnscope.session.model import (
     JSON,
+    LATEST_SECONDS,
     Bucket,
     Edit,
     Fork,
@@ -118,7 +119,7 @@ class Builder:
         parts = [(content, kind)] if isinstance(content, str) else [(part, kind) for part in content]
         draft = self._by_id.get(id) if id else None
         if draft is None:
-            draft = Draft(role, origin or infer_origin(role, parts), [], id, sent_at, fence, extra or {})
+            draft = Draft(role, origin or infer_origin(role, parts), [], id, _check_time(sent_at), fence, extra or {})
             draft.ordinal = self.shared + len(self.drafts)
             self.drafts.append(draft)
             if id:
@@ -133,11 +134,11 @@ class Builder:
             answer: The draft of the assistant's message.
             **fields: Fields of `model.Request` other than its numbers and addresses.
         """
-        answer.request = Request(n=0, turn=0, cut=0, stop=0, **fields)
+        answer.request = _make_request(fields)
 
     def add_unanswered(self, **fields: Any) -> None:
         """Say that a request was sent here whose answer is not in the file. `fields` are those of `model.Request`."""
-        self._unanswered.setdefault(len(self.drafts), []).append(Request(n=0, turn=0, cut=0, stop=0, **fields))
+        self._unanswered.setdefault(len(self.drafts), []).append(_make_request(fields))
 
     def add_note(self, severity: Any, line: int, what: str) -> None:
         """Record something that a person should know about the file.
@@ -251,6 +252,17 @@ class Builder:
     def _count_requests_before(self, start: int) -> int:
         """Count the requests of this path that ended before block `start`."""
         return self.first + bisect_right(self.requests, start, key=lambda request: request.stop)
+
+
+def _make_request(fields: Mapping[str, Any]) -> Request:
+    """A request whose numbers and addresses are not known yet."""
+    times = {name: _check_time(fields.get(name)) for name in ("sent_at", "answered_at")}
+    return Request(n=0, turn=0, cut=0, stop=0, **{**fields, **times})
+
+
+def _check_time(at: float | None) -> float | None:
+    """A time, as far as it can be shown in every time zone: Go writes the year 1 for none, and years end with 9999."""
+    return at if at is not None and 0 <= at < LATEST_SECONDS else None
 
 
 def observe_drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> ObservedEdit:

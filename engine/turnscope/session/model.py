@@ -19,6 +19,7 @@ from turnscope import notebook
 from turnscope.session.content import extract_block_text, is_text
 from turnscope.session.transcript import Transcript
 
+LATEST_SECONDS = 32_503_680_000.0  # since the Unix epoch, the year 3000: what is later is no time of a log
 MAX_ROWS = 12  # rows of a session in a notebook
 CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
 RESUMED_AT = "resumed_at"  # key of `Session.about`: ids of the first messages of processes that resumed the session

@@ -41,7 +41,7 @@ from turnscope.views.cache_misses import MissRow, WarmRow
 from turnscope.views.usage import PICO_PER_USD, QUARTER_HOUR, UsageRow
 
 FILE = "library.db"  # beside the chats
-FORMAT = 13  # count up when a table changes, or when rows are computed differently
+FORMAT = 14  # count up when a table changes, or when rows are computed differently
 PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 MAX_READ_HITS = 100  # hits that are counted where texts have to be read to know them

@@ -25,6 +25,7 @@ from typing import Any
 import orjson
 from msgspec import Struct, structs
 
+from turnscope.reading.calls import check_time
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON
 
@@ -323,6 +324,6 @@ def parse_time(value: Any) -> float | None:
     """A timestamp of the log as seconds since the epoch, in UTC where it names no zone; None where it is none."""
     try:
         at = datetime.fromisoformat(value)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        return check_time((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
     except (TypeError, ValueError, OverflowError):
         return None

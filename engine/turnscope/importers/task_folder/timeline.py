@@ -14,6 +14,7 @@ from typing import Any
 from turnscope.importers.task_folder.changes import Placed, observe_changes
 from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows, get_kind
 from turnscope.importers.task_folder.markup import ContentPart, find_result_tool, unfold
+from turnscope.reading.calls import parse_time
 from turnscope.reading.content_blocks import make_image
 from turnscope.reading.nodes import SkippedRecords
 from turnscope.reading.source import parse_json
@@ -246,7 +247,7 @@ def _add_message(builder: Builder, n: int, row: Row, content: str | list[Content
     about: dict[str, Any] = {
         "id": f"m{n}",
         "origin": _infer_origin(row.role, content),
-        "sent_at": row.ts / 1_000 if row.ts else None,
+        "sent_at": parse_time(row.ts),
         "fence": row.role == before and builder.about.get("tool") != "Roo Code",
     }
     if isinstance(content, str) or not content:
@@ -306,8 +307,8 @@ def _iter_request_fields(plot: Plot) -> Iterator[dict[str, Any]]:
             "model": model,
             "usage": plot.folder.find_usage(call),
             "logged_usd": parse_usd(call.info.get("cost")),
-            "sent_at": call.ts / 1_000 if call.ts else None,
-            "answered_at": row.ts / 1_000 if row and row.ts > call.ts else None,
+            "sent_at": parse_time(call.ts),
+            "answered_at": parse_time(row.ts) if row and row.ts > call.ts else None,
             "stop_reason": as_string(call.info.get("cancelReason")) or None,
         }
 
