@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from conftest import ROOT
 
+from tests.docs.source_code import parse_module
+
 ENGINE = ROOT / "engine" / "turnscope"
 SEAMS = {"Rule", "Importer"}  # they describe what the functions take that one gives them
 CLICK = ("command", "group")  # of a command, `--help` describes the arguments
@@ -61,7 +63,7 @@ def list_functions() -> tuple[Function, ...]:
 
 
 def read_functions(path: Path) -> Iterator[Function]:
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parse_module(path)
     users: dict[str, set[str]] = {}
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ import turnscope
 from msgspec import structs
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
+from turnscope.envelope.plan import Plan
 from turnscope.planning.policy import Policy, load
 from turnscope.planning.render import build_body
 from turnscope.ports.claude_code.conversation import SLOT
@@ -47,24 +48,24 @@ class Agent(NamedTuple):
 class Held:
     """A policy against a run: requests with a recorded cut, those with one of the policy, and the share of each body equal.
 
-    `requested`: recorded cuts that a person requested, by the log: the policy follows those at whatever size. `stays`: for each
-    compaction, which the policy then makes without what the log holds of it, whether the same blocks stay. `more`: how many
-    characters of each body were not sent. `files`: for each compaction after which the log of Claude Code lists files that came
-    back, those files, and those of the policy where it does not know what the log holds of it; both in their order.
-    `context`: of an agent whose log lacks the texts before the first prompt, their characters in each body; `logged`: the share
-    of the other characters of messages that is equal.
+    `requested`: recorded cuts that a person requested, by the log: the policy follows those at whatever size. `more`: how many
+    characters of each body were not sent. `context`: of an agent whose log lacks the texts before the first prompt, their
+    characters in each body; `logged`: the share of the other characters of messages that is equal.
+
+    Where the policy does not know what the log holds of a compaction: `stays`: for each, whether the same blocks stay; `files`:
+    for each after which the log of Claude Code lists files that came back, those and the ones of the policy, in their order.
     """
 
     policy: str
     recorded: tuple[int, ...]
     made: tuple[int, ...]
     equal: Mapping[str, tuple[float, ...]]
-    stays: Mapping[int, bool]
-    requested: tuple[int, ...] = ()
-    more: tuple[int, ...] = ()
+    requested: tuple[int, ...]
+    more: tuple[int, ...]
+    context: tuple[int, ...]
+    logged: tuple[float, ...]
+    stays: Mapping[int, bool] = field(default_factory=dict)
     files: tuple[tuple[list[str], list[str]], ...] = ()
-    context: tuple[int, ...] = ()
-    logged: tuple[float, ...] = ()
 
     @property
     def met(self) -> tuple[int, ...]:
@@ -154,7 +155,9 @@ def hold(folder: Path, run: Run) -> Held | None:
         return None
     name = agent.policy if isinstance(agent.policy, str) else agent.policy(run)
     policy = apply_changes(load(name), agent.read_settings(folder, run))
-    return hold_session(run, session, policy, agent.actions)
+    held, plans = hold_session(run, session, policy, agent.actions), dict(plan_unknown(session, policy))
+    files = tuple(hold_files(run, session, plans)) if session.source == "claude-code" else ()
+    return replace(held, stays=hold_stays(session, plans), files=files)
 
 
 def hold_session(run: Run, session: Session, policy: Policy, actions: Collection[str]) -> Held:
@@ -173,11 +176,9 @@ def hold_session(run: Run, session: Session, policy: Policy, actions: Collection
     logged = [find_logged(*one) for one in zip(held, pairs, context, strict=True)] if context else []
     equal = {part: tuple(one.equal[part] for one in held) for part in PARTS}
     requested = [n for n in sorted(recorded) if any(one.edit.because.startswith(REQUESTED) for one in trace.plans[n].decisions)]
-    stays = hold_stays(session, policy)
     more = tuple(one.more for one in held)
-    files = tuple(hold_files(run, session, policy)) if session.source == "claude-code" else ()
     cuts = (tuple(sorted(recorded)), tuple(sorted(made)))
-    return Held(policy.name, *cuts, equal, stays, tuple(requested), more, files, tuple(context), tuple(logged))
+    return Held(policy.name, *cuts, equal, tuple(requested), more, tuple(context), tuple(logged))
 
 
 def count_context(row: Mapping[str, Any], session: Session) -> int:
@@ -193,12 +194,16 @@ def find_logged(held: Compared, pair: tuple[Mapping[str, Any], Rebuilt], context
     return min(1.0, held.equal["messages"] * whole / (whole - context)) if whole > context else 1.0
 
 
-def hold_files(run: Run, session: Session, policy: Policy) -> Iterator[tuple[list[str], list[str]]]:
+def plan_unknown(session: Session, policy: Policy) -> Iterator[tuple[int, Plan]]:
+    """For each recorded compaction, by its request: the plan of a policy that does not know what the log holds of it."""
+    for request in sorted({seen.request for seen in session.observed if seen.edit.action == "condense"}):
+        observed = tuple(hide_body(seen) if seen.request == request else seen for seen in session.observed)
+        yield request, turnscope.replay(structs.replace(session, observed=observed), policy).plans[request]
+
+
+def hold_files(run: Run, session: Session, plans: Mapping[int, Plan]) -> Iterator[tuple[list[str], list[str]]]:
     """The files that came back after each compaction that the tool made by itself, and those of a policy, in their order."""
-    requests = sorted({seen.request for seen in session.observed if seen.edit.action == "condense"})
-    for request, sent in zip(requests, list_returned(run, session), strict=True):
-        observed = (hide_body(seen) if seen.request == request else seen for seen in session.observed)
-        plan = turnscope.replay(structs.replace(session, observed=tuple(observed)), policy).plans[request]
+    for plan, sent in zip(plans.values(), list_returned(run, session), strict=True):
         parts = (
             part for piece in plan.after.pieces for part in get_parts(piece) if piece.slot == SLOT and part.kind == "files"
         )
@@ -223,15 +228,10 @@ def list_returned(run: Run, session: Session) -> list[list[str]]:
     return found
 
 
-def hold_stays(session: Session, policy: Policy) -> Mapping[int, bool]:
-    """Whether a policy leaves what its agent left, at each compaction, of which it then does not know what the log holds."""
-    stays = {}
-    record = turnscope.replay(session)
-    for request in sorted({seen.request for seen in session.observed if seen.edit.action == "condense"}):
-        observed = (hide_body(seen) if seen.request == request else seen for seen in session.observed)
-        own = turnscope.replay(structs.replace(session, observed=tuple(observed)), policy)
-        stays[request] = find_spoken(session, own.plans[request].after) == find_spoken(session, record.plans[request].after)
-    return stays
+def hold_stays(session: Session, plans: Mapping[int, Plan]) -> Mapping[int, bool]:
+    """Whether a policy leaves what its agent left, at each compaction."""
+    record = turnscope.replay(session).plans
+    return {n: find_spoken(session, plan.after) == find_spoken(session, record[n].after) for n, plan in plans.items()}
 
 
 def hide_body(seen: ObservedEdit) -> ObservedEdit:

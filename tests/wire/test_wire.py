@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +163,18 @@ HELD = {  # a run -> requests at which the agent made room, and the least share 
 }
 
 
+@cache
+def hold(name: str) -> policies.Held | None:
+    """The policy of its agent on a run, for all tests of it."""
+    folder = shared("data", "wire", *name.split("/"))
+    with open_run(folder) as run:
+        return policies.hold(folder, run)
+
+
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", HELD)
 def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it_sent(name: str) -> None:
-    folder, (requests, least) = shared("data", "wire", *name.split("/")), HELD[name]
-    with open_run(folder) as run:
-        held = policies.hold(folder, run)
+    held, (requests, least) = hold(name), HELD[name]
     assert held
     assert held.recorded == held.made == requests
     assert held.requested == (requests if name.endswith("/C") else ()), "the others are met by their size alone"
@@ -184,9 +191,8 @@ def test_the_policy_of_an_agent_makes_room_where_the_agent_did_and_sends_what_it
 
 def test_files_come_back_after_a_compaction_of_claude_code_by_when_they_were_written() -> None:
     """A file that was only read comes by its own time, which is in no log: the first compactions have too few written ones."""
-    folder = shared("data", "wire", "claude", "B2-acwindow100k")
-    with open_run(folder) as run:
-        held = policies.hold(folder, run)
+    name = "claude/B2-acwindow100k"
+    held = hold(name)
     assert held
     written = [(sent, ours) for sent, ours in held.files if all("notes" in path for path in sent)]
     assert len(held.files) == 11
@@ -194,7 +200,7 @@ def test_files_come_back_after_a_compaction_of_claude_code_by_when_they_were_wri
     assert all(sent == ours for sent, ours in written)
     for sent, ours in held.files:
         assert [path for path in sent if "notes" in path] == [path for path in ours if "notes" in path]
-    assert "the same after 7 of 11 compactions, in the same order after 7" in policies.format_held(run.name, held)
+    assert "the same after 7 of 11 compactions, in the same order after 7" in policies.format_held(name, held)
 
 
 def test_another_threshold_makes_room_elsewhere() -> None:
