@@ -30,7 +30,7 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
     if open_chat is None:
         return
     with st.container(key="chat-hand", border=True, gap="small"):
-        summaries = () if open_chat.is_busy else notices.attempt(lambda: _list_summaries(open_chat)) or ()
+        summaries = notices.attempt(lambda: _list_summaries(open_chat)) or ()
         for summary in reversed(summaries[-MOST:]):
             _draw_summary(open_chat, summary)
         due = open_chat.is_busy or len(open_chat.session.requests) <= KEEP
@@ -40,7 +40,10 @@ def draw(open_chat: open_chats.OpenChat | None) -> None:
 
 
 def _list_summaries(open_chat: open_chats.OpenChat) -> tuple[manual_summaries.ManualSummary, ...]:
+    """The summaries that stand; none while a turn is under way, which another tab may begin at any moment."""
     with open_chat.lock:
+        if open_chat.is_busy:
+            return ()
         return manual_summaries.list_summaries(open_chat.chat.list_summaries(), open_chat.session)
 
 

@@ -29,7 +29,7 @@ from turnscope.share import export_formats
 from turnscope.storage.database import StorageError, open_database
 from turnscope.views import next_request, user_rules
 
-from pages.chat import attachments, choices, gauge, markup, open_chats, preview, typing_box
+from pages.chat import attachments, choices, gauge, markup, open_chats, preview, summaries, typing_box
 from pages.parts import chat_form
 from pages.parts.chat_form import TOOLS
 from pages.parts.formats import escape
@@ -903,3 +903,17 @@ def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
     app.button(key="chat.ask").click().run()
     assert "The server did not name its window: the server does not say." in bodies(app)
     assert asked[-1] == ("http://127.0.0.1:8/v1/models", "another key")
+
+
+def test_a_turn_that_begins_in_another_tab_keeps_the_chat_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page looked whether one is under way before that: the turn's thread changes the chat while it would be read."""
+    client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
+    settings = Settings("offline-16k", policy.load("balanced"))
+    chat = branches.start_chat("t1", client, NullSink(), settings, "", [])
+    room = open_chats.OpenChat("t1", chat, chat.live_session.session)
+    monkeypatch.setattr(Chat, "list_summaries", lambda _: (read.append(room.turn), ())[1])
+    read: list[BackgroundTurn | None] = []
+    assert summaries._list_summaries(room) == ()
+    room.turn = BackgroundTurn(iter(()), chat)
+    assert summaries._list_summaries(room) == ()
+    assert read == [None]
