@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import streamlit as st
@@ -16,7 +16,7 @@ from turnscope.library.index_queries import Spending
 from pages.library import filters
 from pages.library.rows import Key, Row
 from pages.parts import cache, shell, theme, widgets
-from pages.parts.formats import escape, format_percent, format_usd, get_today, to_datetime
+from pages.parts.formats import escape, format_percent, format_usd, get_today
 
 _HERE = Path(__file__).parent / "browser"
 MOST = 8  # lines of the list; the others in one
@@ -123,11 +123,15 @@ def _draw_chart(key: str, figure: figures.Figure, alt: str) -> None:
 
 
 def _render_cards(totals: _Totals, rows: Sequence[Row]) -> str:
+    today = datetime.combine(get_today(), time())  # its midnight by this machine's clock
+    # A session whose log gives no times is of no day: none of its requests is.
+    dated = [row.at for row in rows if row.at is not None and row.line and row.line.started is not None]
     cards = ""
     for name, days in PERIODS:
-        begin = get_today() - timedelta(days=days - 1)
-        spent = [row for row in totals.spent if not days or row.day >= begin.isoformat()]
-        many = sum(_is_since(row, begin) for row in rows) if days else len(rows)
+        begin = today - timedelta(days=days - 1)
+        spent = [row for row in totals.spent if not days or row.day >= f"{begin:%Y-%m-%d}"]
+        since = begin.timestamp()
+        many = sum(at >= since for at in dated) if days else len(rows)
         requests = sum(row.requests for row in spent)
         cost = index_queries.sum_spending(spent) if spent else 0.0
         sessions = f"{many:,} {'session' if many == 1 else 'sessions'}"
@@ -141,12 +145,6 @@ def _render_cards(totals: _Totals, rows: Sequence[Row]) -> str:
         f"{'session' if len(rows) == 1 else 'sessions'}, each request once</small></h2>"
         f'<div class="ts-cards library-periods">{cards}</div>{chips}'
     )
-
-
-def _is_since(row: Row, begin: date) -> bool:
-    """Whether a session's last request was sent on that day or later; no day holds requests whose log gives no times."""
-    at = to_datetime(row.at) if row.line and row.line.started else None
-    return at is not None and at.date() >= begin
 
 
 def _render_metrics(metrics: index_queries.Metrics, rows: Sequence[Row]) -> str:

@@ -61,7 +61,7 @@ def format_percent(share: float) -> str:
 def to_datetime(seconds: float | None) -> datetime | None:
     """A time for a table, by this machine's clock and without a time zone: a table shows it as it is. None = it is unknown."""
     with suppress(ValueError, OverflowError, OSError):  # a time that is no date in this time zone
-        return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().replace(tzinfo=None)
+        return None if seconds is None else datetime.fromtimestamp(seconds)  # noqa: DTZ006 - that of this machine is wanted
     return None
 
 

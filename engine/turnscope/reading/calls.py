@@ -16,7 +16,7 @@ import orjson
 
 from turnscope.reading.source import Source
 from turnscope.session.content import extract_text
-from turnscope.session.model import JSON, LATEST_SECONDS, Note
+from turnscope.session.model import JSON, LATEST_SECONDS, Note, check_time
 from turnscope.session.usage import parse_usd
 
 REQUEST_KEYS = ("request", "request_body", "requestBody", "body", "params", "req")
@@ -334,13 +334,9 @@ def parse_time(value: Any) -> float | None:
         except (ValueError, OverflowError):
             return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return check_time(value / 1000 if value > LATEST_SECONDS else float(value))
+        seconds = value / 1000 if value > LATEST_SECONDS else float(value)
+        return check_time(seconds) if seconds > EARLIEST_SECONDS else None
     return None
-
-
-def check_time(seconds: float) -> float | None:
-    """Seconds since the Unix epoch; None outside the years 2000 to 3000: Go writes the year 1 where it knows no time."""
-    return seconds if EARLIEST_SECONDS < seconds < LATEST_SECONDS else None
 
 
 def _find_first(values: Iterable[Any]) -> Any:

@@ -17,7 +17,6 @@ from turnscope.numbering import format_request
 from turnscope.session.content import UNRECORDED
 from turnscope.session.model import (
     JSON,
-    LATEST_SECONDS,
     Bucket,
     Edit,
     Fork,
@@ -27,6 +26,7 @@ from turnscope.session.model import (
     Request,
     Session,
     Span,
+    check_time,
     join_path,
     select_model_output,
 )
@@ -119,7 +119,8 @@ class Builder:
         parts = [(content, kind)] if isinstance(content, str) else [(part, kind) for part in content]
         draft = self._by_id.get(id) if id else None
         if draft is None:
-            draft = Draft(role, origin or infer_origin(role, parts), [], id, _check_time(sent_at), fence, extra or {})
+            at = None if sent_at is None else check_time(sent_at)
+            draft = Draft(role, origin or infer_origin(role, parts), [], id, at, fence, extra or {})
             draft.ordinal = self.shared + len(self.drafts)
             self.drafts.append(draft)
             if id:
@@ -256,13 +257,8 @@ class Builder:
 
 def _make_request(fields: Mapping[str, Any]) -> Request:
     """A request whose numbers and addresses are not known yet."""
-    times = {name: _check_time(fields.get(name)) for name in ("sent_at", "answered_at")}
+    times = {name: check_time(fields[name]) for name in ("sent_at", "answered_at") if fields.get(name) is not None}
     return Request(n=0, turn=0, cut=0, stop=0, **{**fields, **times})
-
-
-def _check_time(at: float | None) -> float | None:
-    """A time, as far as it can be shown in every time zone: Go writes the year 1 for none, and years end with 9999."""
-    return at if at is not None and 0 <= at < LATEST_SECONDS else None
 
 
 def observe_drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> ObservedEdit:

@@ -148,6 +148,11 @@ class Block(Struct, frozen=True, gc=False):
         return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
 
 
+def check_time(seconds: float) -> float | None:
+    """Seconds since the Unix epoch; None before it, where Go writes the year 1 for no time, and after the year 3000."""
+    return seconds if 0 <= seconds < LATEST_SECONDS else None
+
+
 def select_model_output(blocks: Iterable[Block]) -> list[Block]:
     """Select the blocks of an answer that the model itself wrote: those that its output tokens can count.
 

@@ -25,9 +25,8 @@ from typing import Any
 import orjson
 from msgspec import Struct, structs
 
-from turnscope.reading.calls import check_time
 from turnscope.reading.source import Source
-from turnscope.session.model import JSON
+from turnscope.session.model import JSON, check_time
 
 SHAPE, BLOB, REQUEST, RESUMED = "api-request-shape", "api-request-blob", "api-request", "api-request-resumed"
 TYPES = frozenset({SHAPE, BLOB, REQUEST, RESUMED})
