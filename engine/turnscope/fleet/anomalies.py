@@ -100,7 +100,7 @@ def measure_off(value: float, before: Sequence[float], least: float) -> tuple[fl
         before: earlier ones, at least one.
         least: the least spread.
 
-    >>> measure_off(30.0, [9.0, 10.0, 11.0, 10.0, 500.0], 1.0)
+    >>> measure_off(30.0, [9.0, 10.0, 11.0, 10.0, 500.0], 1.0)  # doctest: +ELLIPSIS
     (10.0, 13.489...)
     """
     usual = median(before)
