@@ -30,6 +30,8 @@ def check(envelope: Envelope, ledger: Ledger, stop: int) -> None:
     assert place == envelope.stop == stop
     assert envelope.counts == recount(envelope, ledger)
     assert all(0 < len(chunk.pieces) <= CHUNK for chunk in envelope.chunks)
+    sent = [any(piece.body != () and piece.start < piece.stop for piece in chunk.pieces) for chunk in envelope.chunks]
+    assert [chunk.is_sent for chunk in envelope.chunks] == sent
 
 
 @st.composite

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from turnscope.envelope.envelope import Chunk, Envelope
+from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
 from turnscope.session.content import extract_block_text, extract_text
@@ -20,8 +20,6 @@ from turnscope.session.model import Block, Part, Session, Span
 
 T = TypeVar("T")
 _PATHS = ("file_path", "path", "filePath", "target_file", "filename", "file", "absolute_path")  # of the agents' own tools
-REMEMBERED = 256  # chunks known to be dropped as a whole; an envelope of 8,000 requests has about 150
-_LEFT_OUT: dict[int, Chunk] = {}  # by id; the object is held, so no id is reused
 _REMEMBERED = 2  # sessions whose results are cached: the one shown, and the one it is compared with
 
 
@@ -160,17 +158,11 @@ def find_first_present(envelope: Envelope, starts: Sequence[int]) -> int:
         starts: Addresses at which the messages begin.
     """
     for chunk in envelope.chunks:
-        if _LEFT_OUT.get(id(chunk)) is chunk:
-            continue
-        standing = [piece for piece in chunk.pieces if piece.body != () and piece.start < piece.stop]
-        for piece in standing:
-            number = bisect_left(starts, piece.start)
-            if number < len(starts) and starts[number] < piece.stop:
-                return number
-        if not standing:
-            if len(_LEFT_OUT) >= REMEMBERED:
-                _LEFT_OUT.clear()
-            _LEFT_OUT[id(chunk)] = chunk
+        for piece in chunk.pieces if chunk.is_sent else ():
+            if piece.body != () and piece.start < piece.stop:
+                number = bisect_left(starts, piece.start)
+                if number < len(starts) and starts[number] < piece.stop:
+                    return number
     return len(starts)
 
 

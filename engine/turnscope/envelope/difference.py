@@ -19,8 +19,6 @@ from turnscope.session.model import Action, Edit, Placeholder, Span
 V = TypeVar("V")
 _NOTHING: object = object()
 _STOP = attrgetter("stop")
-_REMEMBERED = 1_000  # chunks
-_SILENT: dict[int, tuple[Chunk, bool]] = {}  # by id; the chunk is held, so its id is not reused
 
 
 def find_changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
@@ -58,7 +56,7 @@ def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
     if not now or (len(now) == 1 and _only_grows(was, now[0])):
         return [Span(old.stop, new.stop)] if old.stop < new.stop else []
     shared = {*map(id, was)} & {*map(id, now)}
-    gone = [chunk for chunk in was if id(chunk) not in shared and not _is_silent(chunk)]
+    gone = [chunk for chunk in was if id(chunk) not in shared and chunk.is_sent]
     same = {*map(id, chain.from_iterable(chunk.pieces for chunk in gone))}
     end, found = old.stop, list[Span]()
     for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
@@ -99,18 +97,6 @@ def _find_visible(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
             return
         if piece.body != () and piece.start < piece.stop and get_visible(piece) != ():
             yield Span(max(start, piece.start), min(piece.stop, stop))
-
-
-def _is_silent(chunk: Chunk) -> bool:
-    """Whether no block of a chunk is sent. Cached, because a sliding window leaves a long tail of such chunks."""
-    if any(chunk.counts):
-        return False
-    known = _SILENT.get(id(chunk))
-    if known is None or known[0] is not chunk:
-        if len(_SILENT) >= _REMEMBERED:
-            _SILENT.clear()
-        known = _SILENT[id(chunk)] = (chunk, all(piece.body == () for piece in chunk.pieces))
-    return known[1]
 
 
 def find_first_change(old: Envelope, new: Envelope) -> int | None:

@@ -31,11 +31,20 @@ Place = tuple[int, int]  # number of a chunk, number of a piece in it
 
 
 class Chunk(Struct, frozen=True, gc=False):
-    """A run of pieces with their summed counts. `stop` is the address behind the last piece."""
+    """A run of pieces with their summed counts. `stop` is the address behind the last piece.
+
+    `is_sent` is False where none of its blocks is sent: a sliding window leaves a long tail of such chunks, which need not be
+    read again.
+    """
 
     pieces: tuple[Piece, ...]
     stop: int
     counts: Counts
+    is_sent: bool = True
+
+
+def _build_chunk(pieces: tuple[Piece, ...], counts: Counts) -> Chunk:
+    return Chunk(pieces, pieces[-1].stop, counts, any(piece.body != () and piece.start < piece.stop for piece in pieces))
 
 
 def _get_rank(slot: str, body: Placeholder) -> int:
@@ -288,7 +297,7 @@ class Envelope(Struct, frozen=True, gc=False):
         change = _subtract(sum_counts(new), sum_counts(old) if i == j else self._sum_between(first, last))
         counts = _add(self.counts, change)
         if i == j and 0 < len(sequence) <= CHUNK:
-            chunk = Chunk(sequence, sequence[-1].stop, _add(self.chunks[i].counts, change))
+            chunk = _build_chunk(sequence, _add(self.chunks[i].counts, change))
             envelope = Envelope((*self.chunks[:i], chunk, *self.chunks[i + 1 :]), counts)
         else:
             envelope = _build_envelope(self.chunks[:i], sequence, self.chunks[j + 1 :], counts)
@@ -386,5 +395,5 @@ def _build_envelope(left: tuple[Chunk, ...], pieces: tuple[Piece, ...], right: t
     step = len(pieces) if len(pieces) <= CHUNK else CHUNK // 2
     for i in range(0, len(pieces), step or 1):
         part = pieces[i : i + step]
-        middle.append(Chunk(part, part[-1].stop, sum_counts(part)))
+        middle.append(_build_chunk(part, sum_counts(part)))
     return Envelope((*left, *middle, *right), counts)

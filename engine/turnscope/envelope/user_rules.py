@@ -144,7 +144,7 @@ def read_block_rules(block: Block, origin: str) -> Iterator[UserRule]:
             yield UserRule(block.at, span, text, source)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _read_text_rules(text: str, source: Source) -> tuple[tuple[Span, str], ...]:
     """Each rule of a text with its characters. Every request of a replay asks for them, so they are cached."""
     return tuple((span, normalise(text[span.start : span.stop])) for span in iter_rule_spans(text, source))
@@ -265,7 +265,11 @@ def read_part_text(part: Part, session: Session) -> str:
 
 
 class RuleWords:
-    """Finds a sentence in texts, whatever white space they have; the longest word is looked for first."""
+    """Finds a sentence in texts, whatever white space they have; the longest word is looked for first.
+
+    >>> RuleWords("Never push to main.").are_in("They said: never, Never push\\n  to main")
+    True
+    """
 
     __slots__ = ("_longest", "_text")
 
@@ -274,4 +278,7 @@ class RuleWords:
         self._longest = max(self._text.split(), key=len, default="")
 
     def are_in(self, text: str) -> bool:
-        return self._longest in text and (self._text in text or self._text in normalise(text))
+        if self._longest not in text:
+            return False
+        # A pattern, rather than the text with its white space changed: a replay looks in long texts at each request.
+        return self._text in text or re.search(r"\s+".join(map(re.escape, self._text.split())), text) is not None

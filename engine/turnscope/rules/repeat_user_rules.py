@@ -52,12 +52,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _find_holders(ctx: Ctx, params: Params) -> tuple[int, ...]:
     """Addresses of the blocks that say a rule."""
     session, start = ctx.session, 0 if ctx.state is None else get_previous_cut(ctx)
-    new = (
+    known: tuple[int, ...] = ctx.state or ()
+    new = [
         block.at
         for block in session.blocks[start : ctx.request.cut]
         if any(rule.source in params.sources for rule in read_block_rules(block, session.messages[block.message].origin))
-    )
-    return (*(ctx.state or ()), *new)
+    ]
+    return (*known, *new) if new else known
 
 
 def _find_missing(envelope: Envelope, ctx: Ctx, held: Sequence[int]) -> Iterator[UserRule]:
