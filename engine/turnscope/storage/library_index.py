@@ -15,11 +15,11 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby, islice
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -318,11 +318,16 @@ def keep(path: Path, source: str, stamp: str, sessions: Iterable[IndexedSession]
         problem: Why it could not be read; None = it was read.
     """
     reported = (problem.what, problem.hint) if problem else ("", "")
-    with _begin_write(path) as db:
-        _delete_source(db, [source])
-        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, reported)])
-        for each in sessions:
-            _insert_row(db, each)
+    with _connect(path) as db:
+        packer = _TextPacker(db)
+        packed = map(packer.pack, sessions)
+        first = [*islice(packed, 1)]  # most sources are one session: it is compressed before others have to wait
+        with _write(db):
+            _delete_source(db, [source])
+            db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, reported)])
+            for each, parts in chain(first, packed):
+                _insert_row(db, each, parts)
+                packer.learn()
 
 
 def drop(path: Path, sources: Sequence[str]) -> None:
@@ -634,7 +639,8 @@ def _cut_excerpt(text: str, begin: int, stop: int) -> str:
     return part if stop >= len(text) else re.sub(r" +\S{0,30}$", "", part) + " …"
 
 
-def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
+def _insert_row(db: sqlite3.Connection, each: IndexedSession, parts: Iterable[_Part] = ()) -> None:
+    """Insert a session. `parts`: its texts, compressed."""
     texts_of_row = {name: make_sqlite_text(value) for name, value in structs.asdict(each.row).items() if isinstance(value, str)}
     row = structs.replace(each.row, **texts_of_row)
     values = [*(getattr(row, name) for name in _COLUMNS), msgspec.msgpack.encode(row)]
@@ -653,9 +659,8 @@ def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
     misses = (_list_values(session, row) for row in each.misses)
     db.executemany("insert into misses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", misses)
     first = db.execute("select coalesce(max(stop), 1) from (select stop from texts order by first desc limit 1)").fetchone()[0]
-    texts = [structs.replace(text, text=make_sqlite_text(text.text)) for text in each.texts]
-    _index_words(db, first, [text.text for text in texts])
-    rows = ((first + n, first + stop, session, data) for n, stop, data in _TextPacker(db).pack(texts))
+    _index_words(db, first, [text.text for text in each.texts])
+    rows = ((first + n, first + stop, session, data) for n, stop, data in parts)
     db.executemany("insert into texts values (?, ?, ?, ?)", rows)
 
 
@@ -730,6 +735,9 @@ def _split_words(first: int, texts: Iterable[str]) -> Iterator[tuple[int, str, s
         yield id, text, " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
 
 
+_Part = tuple[int, int, bytes]  # texts that are compressed together: numbers of the first and behind the last, what is stored
+
+
 class _TextPacker:
     """Compresses texts, several at once, and reads them again.
 
@@ -744,14 +752,17 @@ class _TextPacker:
         found = self.db.execute("select data from dictionary").fetchone()
         return zstd.ZstdDict(found[0]) if found else None
 
-    def pack(self, texts: Sequence[BlockText]) -> Iterator[tuple[int, int, bytes]]:
-        """Compress texts; each part with the numbers of its first text and behind its last."""
-        dictionary = self._dictionary or self._learn()
+    def pack(self, session: IndexedSession) -> tuple[IndexedSession, list[_Part]]:
+        """Compress the texts of a session; the session with its texts as SQLite takes them, and the parts."""
+        texts = tuple(structs.replace(text, text=make_sqlite_text(text.text)) for text in session.texts)
+        return replace(session, texts=texts), [*self._compress(texts)]
+
+    def _compress(self, texts: Sequence[BlockText]) -> Iterator[_Part]:
         begin, size = 0, 0
         for n, block in enumerate(texts, 1):
             size += len(block.text)
             if size >= CHUNK_CHARACTERS or n == len(texts):
-                yield begin, n, zstd.compress(msgspec.msgpack.encode(texts[begin:n]), COMPRESSION, zstd_dict=dictionary)
+                yield begin, n, zstd.compress(msgspec.msgpack.encode(texts[begin:n]), COMPRESSION, zstd_dict=self._dictionary)
                 begin, size = n, 0
 
     def unpack(self, packed: bytes) -> list[BlockText]:
@@ -759,21 +770,19 @@ class _TextPacker:
         dictionary = self._dictionary if zstd.get_frame_info(packed).dictionary_id else None
         return msgspec.msgpack.decode(zstd.decompress(packed, dictionary), type=list[BlockText])
 
-    def _learn(self) -> zstd.ZstdDict | None:
-        """Make the dictionary when there are enough sessions; None = there are not, or they have nothing in common."""
-        if self.db.execute("select count(*) from sessions").fetchone()[0] != LEARNED_SESSIONS:
-            return None
+    def learn(self) -> None:
+        """Make the dictionary when there are enough sessions, if they have anything in common."""
+        count = "select count(*) from sessions where not exists (select 1 from dictionary)"
+        if self._dictionary or self.db.execute(count).fetchone()[0] != LEARNED_SESSIONS:
+            return
         samples: list[bytes] = []
         firsts = "select packed from texts where first in (select min(first) from texts group by session)"
         for (packed,) in self.db.execute(firsts):
             whole = zstd.decompress(packed)
             samples += (whole[at : at + SAMPLE_BYTES] for at in range(0, min(len(whole), SAMPLES * SAMPLE_BYTES), SAMPLE_BYTES))
-        try:
-            made = zstd.train_dict(samples, DICTIONARY_BYTES)
-        except (zstd.ZstdError, ValueError):
-            return None
-        self.db.execute("insert into dictionary values (?)", [made.dict_content])
-        return made
+        with suppress(zstd.ZstdError, ValueError):  # they have not
+            self._dictionary = zstd.train_dict(samples, DICTIONARY_BYTES)
+            self.db.execute("insert into dictionary values (?)", [self._dictionary.dict_content])
 
 
 def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
@@ -811,14 +820,20 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _begin_write(path: Path) -> Iterator[sqlite3.Connection]:
-    with _connect(path) as db:
-        db.execute("begin immediate")
-        try:
-            yield db
-            db.execute("commit")
-        except BaseException:
-            db.execute("rollback")
-            raise
+    with _connect(path) as db, _write(db):
+        yield db
+
+
+@contextmanager
+def _write(db: sqlite3.Connection) -> Iterator[None]:
+    """Write in one transaction. Other processes wait until it ends."""
+    db.execute("begin immediate")
+    try:
+        yield
+        db.execute("commit")
+    except BaseException:
+        db.execute("rollback")
+        raise
 
 
 def _make_tables(db: sqlite3.Connection) -> None:
