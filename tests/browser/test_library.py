@@ -158,11 +158,13 @@ def test_the_dialog_of_tags_stays_open_with_what_was_typed_while_the_page_runs_a
         kept.emulate_media(color_scheme=scheme)  # the page is drawn anew
         wait_for_theme(kept, scheme)
         idle(kept)
+        expect(field).to_have_value("half a ")
     for _ in range(20):  # until the field stays: in one that is drawn anew the caret stands in front
         field.evaluate("field => { field.isTheSame = true }")
         kept.wait_for_timeout(500)
         if field.evaluate("field => field.isTheSame"):
             break
+    expect(field).to_have_value("half a ")
     field.press("End")
     field.press_sequentially("word")
     expect(field).to_have_value("half a word")
