@@ -172,6 +172,19 @@ def test_what_many_sessions_have_in_common_is_kept_once(tmp_path: Path, monkeypa
     assert index_queries.search(path, "heron") == (0, (), True)
 
 
+def test_texts_are_compressed_before_others_have_to_wait(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[bool]()
+
+    class Packer(library_index._TextPacker):
+        def pack(self, session: library_index.IndexedSession) -> tuple[library_index.IndexedSession, list[library_index._Part]]:
+            held.append(self.db.in_transaction)
+            return super().pack(session)
+
+    monkeypatch.setattr(library_index, "_TextPacker", Packer)
+    done(tmp_path / "library.db", folder)
+    assert held == [False] * 3
+
+
 def test_nothing_in_common_is_no_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, folder = tmp_path / "library.db", tmp_path / "logs"
     folder.mkdir()
