@@ -144,7 +144,7 @@ def read_block_rules(block: Block, origin: str) -> Iterator[UserRule]:
             yield UserRule(block.at, span, text, source)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # more than the texts with rules of a long session: if it is full, each request reads all of them anew
 def _read_text_rules(text: str, source: Source) -> tuple[tuple[Span, str], ...]:
     """Each rule of a text with its characters. Every request of a replay asks for them, so they are cached."""
     return tuple((span, normalise(text[span.start : span.stop])) for span in iter_rule_spans(text, source))
