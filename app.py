@@ -11,10 +11,12 @@ else:  # as the server's application, once: behind layers that keep other sites'
 
     from starlette.middleware import Middleware
     from streamlit.starlette import App
+    from turnscope.skipped_imports import skip_pandas
 
     from pages.parts.deep_links import DeepLinks
     from pages.parts.local_web import LocalWeb, open_browser
     from pages.parts.message_order import MessageOrder
 
+    skip_pandas()
     layers = [Middleware(layer) for layer in (LocalWeb, DeepLinks, MessageOrder)]
     app = App(Path(__file__), lifespan=open_browser, middleware=layers)

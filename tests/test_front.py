@@ -43,9 +43,11 @@ def test_importing_and_replaying_load_neither_a_provider_nor_a_chart_nor_the_app
 
 
 @pytest.mark.thorough
-def test_no_page_but_the_chat_loads_a_provider(data_folder: Path) -> None:
+def test_no_page_but_the_chat_loads_a_provider_and_none_without_a_table_pandas(data_folder: Path) -> None:
     """A chat is among what can be opened, so its store is read; the debugger offers to have placeholders written by a model."""
     visits = f"""
+from turnscope.skipped_imports import skip_pandas
+skip_pandas()
 from pathlib import Path
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
@@ -60,9 +62,11 @@ def visit(page):
     assert not app.exception, app.exception
 from pages.parts import replays
 replays.PATIENCE = 80.0
-for page in ("envelope", "heatmap", "library", "plan", "debugger"):
+for page in ("envelope", "heatmap", "library", "debugger"):
     visit(page)
 assert app.button(key="condense.ask")
+assert not {{"pandas", "pyarrow"}} & set(sys.modules)
+visit("plan")
 assert "anthropic" not in sys.modules
 visit("chat")
 """

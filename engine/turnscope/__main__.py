@@ -24,7 +24,9 @@ def main() -> int:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         from turnscope.cli import main as run  # here, so that Ctrl-C is one sentence while this loads, too
+        from turnscope.skipped_imports import skip_pandas
 
+        skip_pandas()
         code = run()
     except KeyboardInterrupt:
         sys.stderr.write("turnscope: Stopped by Ctrl-C.\n")

@@ -10,8 +10,10 @@ import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.live import attachments
 
+from pages.parts.components import define_component
+
 SCRIPT = Path(__file__).parent / "browser" / "typing.js"
-_typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read_text(encoding="utf-8"))
+_typing = define_component("turnscope_typing", html="", js=SCRIPT.read_text(encoding="utf-8"))
 
 
 MOST = 20_000_000  # characters that are weighed; nobody's window holds more

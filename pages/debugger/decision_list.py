@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import streamlit as st
-
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import theme
+from pages.parts.components import define_component
 
 _HERE = Path(__file__).parent / "browser"
 
 
-_list = st.components.v2.component(
+_list = define_component(
     "turnscope_decisions",
     html=theme.read_files(_HERE, "decisions.html"),
     css=theme.read_files(_HERE, "decisions.css"),

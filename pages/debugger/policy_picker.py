@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import streamlit as st
 from turnscope import library
 from turnscope.views import policy_groups, policy_pages
 
 from pages.parts import theme
+from pages.parts.components import define_component
 from pages.parts.formats import shorten
 
 _HERE = Path(__file__).parent / "browser"
-_picker = st.components.v2.component(
+_picker = define_component(
     "turnscope_picker",
     html=theme.read_files(_HERE, "picker.html"),
     css=theme.read_files(_HERE, "picker.css"),

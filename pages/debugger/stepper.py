@@ -13,6 +13,7 @@ from pages.debugger import address
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening, policies, theme, url, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import format_cost, format_percent, format_tokens
 
 _HERE = Path(__file__).parent / "browser"
@@ -21,12 +22,12 @@ KEY = "debugger-stepper"
 
 # The code stands with the data, outside the fragment: what is inside is sent again with every step.
 _CODE = ("model", "film", "draw", "time", "stops")
-_data = st.components.v2.component(
+_data = define_component(
     "turnscope_steps",
     html="",
     js=theme.NUMBERING + theme.read_files(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js"),
 )
-_stepper = st.components.v2.component(
+_stepper = define_component(
     "turnscope_stepper",
     html=theme.read_files(_HERE, "stepper.html"),
     css=theme.read_files(_HERE, "stepper.css"),

@@ -14,6 +14,7 @@ from turnscope.views.stored_forms import find_stored_form
 from turnscope.views.text_search import Query
 
 from pages.parts import cards, opening, request, search, theme, url, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import escape, shorten
 
 PAGE = 100
@@ -26,7 +27,7 @@ WORDS: dict[transcript.State, str] = {
     "later": "later",
 }
 _BROWSER = Path(__file__).parent / "browser"
-_lines = st.components.v2.component(
+_lines = define_component(
     "turnscope_lines",
     html='<div class="list" role="group" aria-label="Transcript"></div>',
     css=theme.read_files(_BROWSER, "lines.css"),

@@ -13,6 +13,7 @@ from turnscope.library import tags
 from pages.library import filters
 from pages.library.rows import Row
 from pages.parts import theme, url, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import format_usd, get_today, shorten, to_datetime
 
 _HERE = Path(__file__).parent / "browser"
@@ -29,7 +30,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (  # class, heading, and the order t
     ("when", "When", "new"),
 )
 FILL_WARNED = 0.8  # of the window
-_table = st.components.v2.component(
+_table = define_component(
     "turnscope_sessions",
     html='<div class="box"></div>',
     css=theme.read_files(_HERE, "table.css"),

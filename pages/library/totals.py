@@ -16,6 +16,7 @@ from turnscope.library.index_queries import Spending
 from pages.library import filters
 from pages.library.rows import Key, Row
 from pages.parts import cache, shell, theme, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import escape, format_percent, format_usd, get_today
 
 _HERE = Path(__file__).parent / "browser"
@@ -29,7 +30,7 @@ GROUPS: Mapping[str, tuple[str, Callable[[Spending], str]]] = {
     "tag": ("Tag", lambda row: row.project),
 }
 PERIODS = (("Today", 1), ("7 days", 7), ("30 days", 30), ("All time", 0))
-_costs = st.components.v2.component(
+_costs = define_component(
     "turnscope_costs",
     html='<div class="list"></div>',
     css=theme.read_files(_HERE, "costs.css"),

@@ -11,11 +11,12 @@ from turnscope.library import find_notable
 from pages.library.rows import Row
 from pages.library.sessions import build_line
 from pages.parts import theme
+from pages.parts.components import define_component
 
 _HERE = Path(__file__).parent / "browser"
 MOST = 3
 KEY = "library.notable"
-_cards = st.components.v2.component(
+_cards = define_component(
     "turnscope_notable",
     html='<div class="cards"></div>',
     css=theme.read_files(_HERE, "notable.css"),

@@ -13,13 +13,14 @@ import streamlit as st
 from turnscope import TurnscopeError, settings
 
 from pages.parts import cache, demo_stops, opening, registry, theme, url, widgets
+from pages.parts.components import define_component
 from pages.parts.demo_stops import STOPS
 
 STOP, LEFT = url.DEMO, "demo.left"  # in the session state: the stop that is shown; the one at which the demo was left
 CHAT = "demo.chat"  # in the session state: the chat that the demo shows
 _GO, _AT, _PLAY, _OFFERED = "demo.go", "demo.at", "demo.play", "demo.offered"
 _BROWSER = Path(__file__).parent / "browser"
-_bar = st.components.v2.component(
+_bar = define_component(
     "turnscope_demo",
     html=theme.read_files(_BROWSER, "demo.html"),
     css=theme.read_files(_BROWSER, "demo.css"),

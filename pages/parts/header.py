@@ -11,6 +11,7 @@ from turnscope.views.events import EVENTS
 from turnscope.views.exactness import describe_exactness
 
 from pages.parts import cache, cards, live, opening, search, shell, theme, url, widgets, window
+from pages.parts.components import define_component
 from pages.parts.formats import escape, make_unique, shorten
 
 MAIN = 0  # the number of the main path among the parts of a session
@@ -34,8 +35,8 @@ KEYS = {
     "/": "search this session",
     "?": "this help",
 }
-_keys = st.components.v2.component("turnscope_keys", html="", js=theme.read_files(_BROWSER, "keys.js"))
-_selecting = st.components.v2.component("turnscope_selecting", html="", js=theme.read_files(_BROWSER, "selecting.js"))
+_keys = define_component("turnscope_keys", html="", js=theme.read_files(_BROWSER, "keys.js"))
+_selecting = define_component("turnscope_selecting", html="", js=theme.read_files(_BROWSER, "selecting.js"))
 
 
 def draw_header(*, middle: bool = True) -> opening.ShownSession:

@@ -13,6 +13,7 @@ from turnscope import TurnscopeError
 from turnscope.views.phrases import format_duration
 
 from pages.parts import cache, opening, registry, theme, url, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import escape, format_usd, shorten
 
 POLL_SECONDS = 2
@@ -23,8 +24,8 @@ _STARTED, _VERSION, _SEEN, _ALERTED, _ALERTS, _DRAWING = (
     f"live.{name}" for name in ("started", "version", "seen", "alerted", "alerts", "drawing")
 )
 _BROWSER = Path(__file__).parent / "browser"
-_alerts = st.components.v2.component("turnscope_alerts", html="", js=theme.read_files(_BROWSER, "alerts.js"))
-_permission = st.components.v2.component(
+_alerts = define_component("turnscope_alerts", html="", js=theme.read_files(_BROWSER, "alerts.js"))
+_permission = define_component(
     "turnscope_permission",
     html='<button type="button"></button><p></p>',
     css=theme.read_files(_BROWSER, "permission.css"),

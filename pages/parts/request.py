@@ -12,12 +12,13 @@ from turnscope.views.detail import Detail
 from turnscope.views.detail import build_detail as detail_of
 
 from pages.parts import cards, opening, theme, url, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import format_percent, format_tokens, format_usd
 
 STATIC, STATIC_ROWS = ("system", "tools"), 40  # the buckets of what stands before all messages; rows that are listed
 _SOUGHT = "transcript.sought"  # in the session state: why somebody came for that block
 _BROWSER = Path(__file__).parent / "browser"
-_navigator = st.components.v2.component(
+_navigator = define_component(
     "turnscope_navigator",
     html=theme.read_files(_BROWSER, "navigator.html"),
     css=theme.read_files(_BROWSER, "navigator.css"),

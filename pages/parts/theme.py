@@ -9,6 +9,8 @@ from pathlib import Path
 import streamlit as st
 from turnscope import figures
 
+from pages.parts.components import define_component
+
 _BROWSER = Path(__file__).parent / "browser"
 
 
@@ -44,7 +46,7 @@ def read_files(folder: Path, *names: str) -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
-_theme_change = st.components.v2.component("turnscope_theme", html="", js=read_files(_BROWSER, "theme.js"))
+_theme_change = define_component("turnscope_theme", html="", js=read_files(_BROWSER, "theme.js"))
 NUMBERING = read_files(Path(__file__).parent / "browser", "numbering.js")  # what converts numbers of requests, for scripts
 
 

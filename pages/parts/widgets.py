@@ -10,11 +10,12 @@ import streamlit as st
 from turnscope.library.job import Job
 
 from pages.parts import theme
+from pages.parts.components import define_component
 from pages.parts.formats import escape
 
 _BROWSER = Path(__file__).parent / "browser"
 SHOWN = 20_000  # characters of a text on the page; a download has them all
-_rows = st.components.v2.component(
+_rows = define_component(
     "turnscope_rows",
     html='<div class="list"></div>',
     css=theme.read_files(_BROWSER, "rows.css"),

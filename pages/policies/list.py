@@ -13,6 +13,7 @@ import streamlit as st
 from turnscope.views import policy_figures, policy_traits
 
 from pages.parts import policies, theme, widgets
+from pages.parts.components import define_component
 from pages.parts.formats import shorten
 
 _HERE = Path(__file__).parent / "browser"
@@ -27,7 +28,7 @@ SURE = {
     "approximate": "approximate",
     "illustrative": "illustrative",
 }
-_list = st.components.v2.component(
+_list = define_component(
     "turnscope_policies",
     html='<div class="list" tabindex="-1"></div>',
     css=theme.read_files(_HERE, "list.css"),

@@ -428,24 +428,30 @@ def test_a_run_that_writes_an_older_address_takes_nobody_back(page: Page) -> Non
     assert place(page) == (40, 0), "to where it never was it goes"
 
 
-PUT_ANOTHER = """gone => { // as Streamlit does: the stepper is taken off the page, and another is put there
-    const { data, parentElement } = window.answered, another = document.createElement('div');
-    if (gone) return (parentElement.host ?? parentElement).remove();
+TAKE_OFF = "() => { const { parentElement: root } = window.first ??= window.answered; (root.host ?? root).remove(); }"
+PUT_ANOTHER = """late => { // as Streamlit does: the stepper is taken off the page, and another is put there
+    const { data, parentElement } = window.first ??= window.answered, another = document.createElement('div');
     another.innerHTML = parentElement.innerHTML;
     document.body.append(another);
     const setStateValue = (_, place) => window.reported = place.request;
-    globalThis[Symbol.for('turnscope.stepper')]({ data, parentElement: another, setStateValue }); }"""
+    const told = late ? { ...data, at: [31, 0], linked: true, seq: `${data.seq}, late` } : data;
+    globalThis[Symbol.for('turnscope.stepper')]({ data: told, parentElement: another, setStateValue }); }"""
 
 
-def test_a_stepper_that_is_put_anew_goes_on_where_one_had_gone(page: Page) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["", "by a run that had an older address"])
+@pytest.mark.parametrize("first", [True, False], ids=["taken off first", "taken off later"])
+def test_a_stepper_that_is_put_anew_goes_on_where_one_had_gone(page: Page, late: bool, first: bool) -> None:
     reach(page, session=FIRST, policy="balanced", request="31", step="0")
     page.evaluate(KEEP_ANSWERS)
     page.keyboard.press("Shift+ArrowRight")
     page.wait_for_url(re.compile("request=32"))
     idle(page)
-    page.evaluate(PUT_ANOTHER, True)
+    if first:
+        page.evaluate(TAKE_OFF)
     page.keyboard.press("Shift+ArrowRight")  # between the two
-    page.evaluate(PUT_ANOTHER, False)
+    page.evaluate(PUT_ANOTHER, late)
+    if not first:
+        page.evaluate(TAKE_OFF)
     assert place(page) == (33, 0)
     page.wait_for_function("window.reported === 33")
     page.keyboard.press("Shift+ArrowRight")

@@ -112,7 +112,8 @@ def start_worker(module: str, **variables: str) -> subprocess.Popen[bytes]:
         module: the module.
         **variables: added to its environment.
     """
-    code = f"import sys; sys.path.insert(0, {str(_SOURCE_ROOT)!r}); from {module} import run_worker; run_worker()"
+    skip = "from turnscope.skipped_imports import skip_pandas; skip_pandas()"
+    code = f"import sys; sys.path.insert(0, {str(_SOURCE_ROOT)!r}); {skip}; from {module} import run_worker; run_worker()"
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     command = (sys.executable, "-P", "-c", code)
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, env=os.environ | variables)  # noqa: S603

@@ -78,7 +78,7 @@ async function copy(event) {
   setTimeout(() => (button.textContent = "Copy"), 1500);
 }
 
-export default function ({ data, setStateValue }) {
+export default function ({ data: [data], setStateValue }) {
   go(data?.go);
   let timer = 0;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");

@@ -10,7 +10,7 @@ const SHOWN = 13; // rows in view
 const RETRY = 30;
 
 export default function (component) {
-  const { data, parentElement: root } = component;
+  const { data: [data], parentElement: root } = component;
   const self = instances.get(root) ?? { rows: [], at: -1 };
   instances.set(root, self);
   self.data = data;

@@ -10,7 +10,7 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setTriggerValue } = component;
+  const { data: [data], parentElement: root, setTriggerValue } = component;
   const self = instances.get(root) ?? { at: -1 };
   instances.set(root, self);
   self.data = data;

@@ -69,13 +69,15 @@ function colours(root) {
 // The data come with a component of their own, so that they cross the wire once and not with every step.
 function load(self) {
   clearTimeout(self.search);
+  let taken = null;
   const text = SHELF.get(self.data.steps);
   if (text === undefined) {
     self.search = setTimeout(() => load(self), RETRY);
     return;
   }
   if (self.loaded !== self.data.steps) {
-    const before = self.model ? self : takeOver(self);
+    if (!self.model) taken = takeOver(self);
+    const before = self.model ? self : taken;
     const grown = before?.run === self.data.run && before.model?.length ? cursorOf(before.model, before.place) : null;
     self.loaded = self.data.steps;
     self.run = self.data.run;
@@ -89,6 +91,7 @@ function load(self) {
   }
   const moved = self.seq !== self.data.seq && !overtaken(self); // else the answer to a report: the film stays as scrolled
   self.seq = self.data.seq;
+  if (taken && !moved) report(self);
   if (moved) {
     self.passed.add(String(self.data.at));
     self.held = "";
@@ -106,16 +109,16 @@ function load(self) {
   drawRange(self);
 }
 
-// Streamlit may take the stepper off a page and put another there: that one goes on where somebody had gone with the first.
+// Streamlit may take the stepper off a page and put another there: that one goes on where somebody had gone with the first, as the
+// first would with what this one is told (`overtaken`).
 function takeOver(self) {
   const { before } = self;
   self.before = null;
-  if (!before || before.root.isConnected) return null;
+  if (!before) return null;
   dispose(before);
-  if (!before.own || before.run !== self.data.run || before.seq !== self.data.seq) return null;
-  const { seq, own, passed, zoom, span } = before;
-  Object.assign(self, { seq, own, passed, zoom, span });
-  report(self);
+  if (!before.own || before.run !== self.data.run) return null;
+  const { seq, own, passed, zoom, span, waiting } = before;
+  Object.assign(self, { seq, own, passed, zoom, span, waiting });
   return before;
 }
 

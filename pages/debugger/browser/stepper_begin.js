@@ -10,7 +10,7 @@ export default function (component) {
   const begin = () => {
     if (turns.get(root) !== turn) return; // a newer one has come
     const stepper = globalThis[Symbol.for("turnscope.stepper")];
-    if (stepper) end = stepper(component);
+    if (stepper) end = stepper({ ...component, data: component.data[0] });
     else setTimeout(begin, 30);
   };
   begin();

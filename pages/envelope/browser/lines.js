@@ -30,7 +30,7 @@ function go(list, why) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
   let chosen = null;
   list.style.setProperty("--warn", data.warn);

@@ -9,7 +9,7 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const lines = data.rows.map((row) => {
     const line = make(row.name ? "button" : "div", "row");
     if (row.name) {

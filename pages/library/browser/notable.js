@@ -9,7 +9,7 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const cards = data.rows.map((row) => {
     const card = make("button", `card ${row.kind}`);
     card.type = "button";

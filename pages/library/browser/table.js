@@ -9,7 +9,7 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const report = (what) => setStateValue("event", { ...what, seq: Date.now() });
   const table = make("table");
   const head = make("tr");

@@ -3,7 +3,7 @@
 const shown = new Set();
 
 export default function (component) {
-  const alert = component.data;
+  const alert = component.data?.[0];
   if (!alert || shown.has(alert.id)) return;
   shown.add(alert.id);
   if ("Notification" in window && Notification.permission === "granted") {

@@ -19,7 +19,7 @@ function mark(selector) {
     target.scrollIntoView({ block: box.height > window.innerHeight / 2 ? "nearest" : "center", behavior: still() ? "auto" : "smooth" });
 }
 
-export default function ({ data, parentElement: root, setTriggerValue }) {
+export default function ({ data: [data], parentElement: root, setTriggerValue }) {
   const find = (name) => root.querySelector(`[data-go="${name}"]`);
   const box = root.querySelector(".demo");
   const count = data.titles.length;

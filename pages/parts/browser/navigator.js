@@ -9,7 +9,7 @@ const WATCH = 80; // ms between looks for the chart
 const nearest = (all, distance) => all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const self = instances.get(root) ?? { at: data.at, waiting: null };
   instances.set(root, self);
   Object.assign(self, { root, data });

@@ -25,7 +25,7 @@ function strip(item, data) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
   list.replaceChildren(
     ...data.items.map((item) => {

@@ -26,7 +26,7 @@ function ask(link, data) {
   link.style.top = `${Math.max(8, Math.min(found.box.bottom + 6, window.innerHeight - 40))}px`;
 }
 
-export default function ({ data }) {
+export default function ({ data: [data] }) {
   current?.();
   const link = document.createElement("a");
   link.className = "ts-ask-left";

@@ -9,7 +9,7 @@ const MOST = 4; // times that it is asked, until the colours are right
 let asked = 0;
 let stop = null; // this function runs again on every rerun
 
-export default function ({ data, setTriggerValue }) {
+export default function ({ data: [data], setTriggerValue }) {
   stop?.();
   const app = document.querySelector("[data-testid=stApp]");
   const themeShown = () => getComputedStyle(app).colorScheme;

@@ -40,7 +40,7 @@ function range(words, places, base) {
 }
 
 export default function (component) {
-  const { data, parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
   const picked = new Set(data.picked);
   const report = (open) => setStateValue("event", { open, picked: [...picked], seq: Date.now() });
