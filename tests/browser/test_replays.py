@@ -158,8 +158,6 @@ def test_keys_count_while_more_of_a_replay_arrives(here: Page, big: dict[str, st
     for _ in range(30):
         page.keyboard.press("Shift+ArrowRight")
         page.wait_for_timeout(70)
-        print(
-            page.locator(".where").evaluate_all("found => found.map(where => where.dataset.request)"), end=" "
-        )  # where a key is lost
+        print(*page.locator(".where").evaluate_all("found => found.map(where => where.dataset.request)"))  # tells a lost key
     page.locator('.where[data-request="30"]').wait_for()
     page.wait_for_url(re.compile("request=30"))
