@@ -214,7 +214,7 @@ TWO_NAVIGATORS = """async ([script, bar]) => { // at one chart: one takes the pl
     Object.assign(document.querySelector('.js-plotly-plot'), { _fullLayout: { xaxis, yaxis }, on() {}, removeListener() {} });
     const put = () => Object.assign(document.body.appendChild(document.createElement('div')), { innerHTML: bar });
     const data = { chart: 'drawn', count: 10, marks: [], sizes: Array(10).fill(1), session: 'A' };
-    const show = (parentElement, at) => draw({ parentElement, setStateValue() {}, data: { ...data, at } });
+    const show = (parentElement, at) => draw({ parentElement, setStateValue() {}, data: [{ ...data, at }] });
     const [first, second] = [put(), put()];
     show(first, 2);
     show(second, 6);

@@ -53,10 +53,12 @@ def here(kept: Page, big: dict[str, str]) -> Iterator[Page]:
 def cancel(page: Page) -> None:
     """Cancel a replay that is under way, unless it ends by itself meanwhile."""
     button = page.get_by_role("button", name="Cancel", exact=True)
-    if button.count():
-        with suppress(PlaywrightError):
+    clicked = False
+    while button.count() and not clicked:
+        with suppress(PlaywrightError):  # under load it may not stand still for long enough to be clicked
             button.click(timeout=5_000)
-        button.wait_for(state="detached")
+            clicked = True
+    button.wait_for(state="detached")
 
 
 def measure_slowdown() -> float:
