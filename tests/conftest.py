@@ -299,7 +299,7 @@ def app(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def read_component(app: AppTest, name: str) -> Any:
     """What a component of a page was given; None where it is not there."""
     found = [each.proto for each in app.get("bidi_component") if each.proto.component_name == name]
-    return json.loads(found[0].json) if found else None
+    return json.loads(found[0].json)[0] if found else None
 
 
 def list_sessions(app: AppTest) -> dict[str, dict[str, Any]]:
