@@ -31,7 +31,7 @@ _lines = define_component(
     "turnscope_lines",
     html='<div class="list" role="group" aria-label="Transcript"></div>',
     css=theme.read_files(_BROWSER, "lines.css"),
-    js=theme.NUMBERING + theme.read_files(_BROWSER, "lines.js"),
+    js=theme.REDRAW + theme.NUMBERING + theme.read_files(_BROWSER, "lines.js"),
 )
 
 

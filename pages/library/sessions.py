@@ -34,7 +34,7 @@ _table = define_component(
     "turnscope_sessions",
     html='<div class="box"></div>',
     css=theme.read_files(_HERE, "table.css"),
-    js=theme.read_files(_HERE, "curve.js", "table.js"),
+    js=theme.REDRAW + theme.read_files(_HERE, "curve.js", "table.js"),
 )
 
 

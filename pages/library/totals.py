@@ -34,7 +34,7 @@ _costs = define_component(
     "turnscope_costs",
     html='<div class="list"></div>',
     css=theme.read_files(_HERE, "costs.css"),
-    js=theme.read_files(_HERE, "costs.js"),
+    js=theme.REDRAW + theme.read_files(_HERE, "costs.js"),
 )
 
 

@@ -20,7 +20,7 @@ _cards = define_component(
     "turnscope_notable",
     html='<div class="cards"></div>',
     css=theme.read_files(_HERE, "notable.css"),
-    js=theme.read_files(_HERE, "curve.js", "notable.js"),
+    js=theme.REDRAW + theme.read_files(_HERE, "curve.js", "notable.js"),
 )
 
 

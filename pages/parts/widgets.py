@@ -19,7 +19,7 @@ _rows = define_component(
     "turnscope_rows",
     html='<div class="list"></div>',
     css=theme.read_files(_BROWSER, "rows.css"),
-    js=theme.read_files(_BROWSER, "rows.js"),
+    js=theme.REDRAW + theme.read_files(_BROWSER, "rows.js"),
 )
 
 

@@ -32,7 +32,7 @@ _list = define_component(
     "turnscope_policies",
     html='<div class="list" tabindex="-1"></div>',
     css=theme.read_files(_HERE, "list.css"),
-    js=theme.read_files(_HERE, "list.js"),
+    js=theme.REDRAW + theme.read_files(_HERE, "list.js"),
 )
 
 

@@ -405,7 +405,7 @@ def test_a_session_that_is_being_written_is_followed_and_tells_of_limits(tab: Pa
     idle(tab)
     assert tab.evaluate("shown.length") == 1, "once for each time that a limit is reached"
     tab.emulate_media(reduced_motion="reduce")
-    assert tab.locator(".ts-live i").evaluate("e => getComputedStyle(e).animationIterationCount") == "1"
+    expect(tab.locator(".ts-live i")).to_have_css("animation-iteration-count", "1")
 
 
 # The page is shown in a theme that the app does not hear of, as while it is busy; counts its runs.

@@ -150,6 +150,8 @@ def test_the_dialog_of_tags_stays_open_with_what_was_typed_while_the_page_runs_a
     for name in (bird, other):
         (tmp_path / f"{name}.jsonl").write_text(talk(f"where does the {name} winter?"))
     index(kept, tmp_path)
+    kept.get_by_text("Indexed 2 files").wait_for()
+    idle(kept)
     sign = kept.get_by_role("button", name=f"Tags of where does the {bird} winter?", exact=True).first
     sign.press("Enter")
     field = kept.get_by_role("dialog").get_by_role("textbox")
@@ -177,6 +179,19 @@ def test_the_dialog_of_tags_stays_open_with_what_was_typed_while_the_page_runs_a
     idle(kept)
     assert not kept.get_by_role("dialog").count(), "what was closed stays closed"
     assert not kept.locator(SESSIONS, has_text=bird).locator(".tag").count(), "and nothing was written"
+
+
+def test_a_list_that_is_drawn_anew_leaves_the_focus_where_it_was(kept: Page, tmp_path: Path) -> None:
+    for name in ("smew", "garganey"):
+        (tmp_path / f"{name}.jsonl").write_text(talk(f"where does the {name} winter?"))
+    index(kept, tmp_path)
+    kept.get_by_text("Indexed 2 files").wait_for()
+    idle(kept)
+    for name in ("project", "title"):
+        heading = kept.locator(f"th.{name}")
+        heading.get_by_role("button").press("Enter")
+        expect(heading).to_have_attribute("aria-sort", "ascending")
+        expect(heading.get_by_role("button")).to_be_focused()
 
 
 def test_a_line_opens_its_session_and_back_leads_to_what_was_looked_for(kept: Page, tmp_path: Path) -> None:

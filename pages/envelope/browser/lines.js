@@ -32,16 +32,14 @@ function go(list, why) {
 export default function (component) {
   const { data: [data], parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
-  let chosen = null;
   list.style.setProperty("--warn", data.warn);
-  list.replaceChildren(
-    ...data.items.map((item) => {
+  redraw(list, data, () =>
+    data.items.map((item) => {
       const row = document.createElement("button");
       row.type = "button";
       row.dataset.at = item.at;
       row.dataset.state = item.state;
       row.setAttribute("aria-pressed", String(item.at === data.at));
-      if (item.at === data.at) chosen = row;
       const swatch = document.createElement("i");
       swatch.style.background = item.colour;
       const text = item.label ? `${item.label}  ${item.text}` : item.text;
@@ -65,6 +63,7 @@ export default function (component) {
   const page = `${data.items[0]?.at}-${data.items.at(-1)?.at}`;
   if (scrolled.get(root) !== page) {
     scrolled.set(root, page);
+    const chosen = list.querySelector("[aria-pressed=true]");
     list.scrollTop = chosen ? chosen.offsetTop - list.clientHeight / 2 : 0;
   }
   go(list, data.sought);

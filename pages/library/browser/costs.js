@@ -10,7 +10,7 @@ function make(tag, name, text) {
 
 export default function (component) {
   const { data: [data], parentElement: root, setStateValue } = component;
-  const lines = data.rows.map((row) => {
+  redraw(root.querySelector(".list"), data, () => data.rows.map((row) => {
     const line = make(row.name ? "button" : "div", "row");
     if (row.name) {
       line.type = "button";
@@ -21,6 +21,5 @@ export default function (component) {
     bar.style.width = `${row.share}%`;
     line.append(make("span", "label", row.label), make("span", "requests", row.requests), make("span", "cost", row.cost), bar);
     return line;
-  });
-  root.querySelector(".list").replaceChildren(...lines);
+  }));
 }

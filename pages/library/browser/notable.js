@@ -10,7 +10,7 @@ function make(tag, name, text) {
 
 export default function (component) {
   const { data: [data], parentElement: root, setStateValue } = component;
-  const cards = data.rows.map((row) => {
+  redraw(root.querySelector(".cards"), data, () => data.rows.map((row) => {
     const card = make("button", `card ${row.kind}`);
     card.type = "button";
     const which = make("span", "which");
@@ -23,6 +23,5 @@ export default function (component) {
     card.title = row.title;
     card.onclick = () => setStateValue("event", { open: row.id, seq: Date.now() });
     return card;
-  });
-  root.querySelector(".cards").replaceChildren(...cards);
+  }));
 }

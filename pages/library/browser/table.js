@@ -8,9 +8,7 @@ function make(tag, name, text) {
   return element;
 }
 
-export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  const report = (what) => setStateValue("event", { ...what, seq: Date.now() });
+function drawTable(data, report) {
   const table = make("table");
   const head = make("tr");
   const sorted = data.order === "old" ? "new" : data.order;
@@ -72,5 +70,11 @@ export default function (component) {
   const top = make("thead");
   top.append(head);
   table.append(top, body);
-  root.querySelector(".box").replaceChildren(table);
+  return table;
+}
+
+export default function (component) {
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const report = (what) => setStateValue("event", { ...what, seq: Date.now() });
+  redraw(root.querySelector(".box"), data, () => [drawTable(data, report)]);
 }

@@ -27,8 +27,8 @@ function strip(item, data) {
 export default function (component) {
   const { data: [data], parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
-  list.replaceChildren(
-    ...data.items.map((item) => {
+  redraw(list, data, () =>
+    data.items.map((item) => {
       const row = make("button");
       row.type = "button";
       const to = item.to ?? item.request;

@@ -39,12 +39,9 @@ function range(words, places, base) {
   return cell;
 }
 
-export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  const list = root.querySelector(".list");
+function drawRows(data, send) {
   const picked = new Set(data.picked);
-  const report = (open) => setStateValue("event", { open, picked: [...picked], seq: Date.now() });
-  const scrolled = list.scrollTop;
+  const report = (open) => send({ open, picked: [...picked], seq: Date.now() });
   const rows = [];
   for (const group of data.groups) {
     const head = make("h2", "", group.title);
@@ -77,6 +74,13 @@ export default function (component) {
     }
   }
   if (!rows.length) rows.push(make("p", "", "No policy is like this."));
-  list.replaceChildren(...rows);
+  return rows;
+}
+
+export default function (component) {
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const list = root.querySelector(".list");
+  const scrolled = list.scrollTop;
+  redraw(list, data, () => drawRows(data, (event) => setStateValue("event", event)));
   list.scrollTop = scrolled;
 }
