@@ -30,10 +30,10 @@ function go(list, why) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
+  const { data: [data], parentElement: root } = component;
   const list = root.querySelector(".list");
   list.style.setProperty("--warn", data.warn);
-  redraw(list, data, () =>
+  redraw(list, component, (_, send) =>
     data.items.map((item) => {
       const row = document.createElement("button");
       row.type = "button";
@@ -55,7 +55,7 @@ export default function (component) {
       if (item.why) row.title = item.why;
       row.onclick = () => {
         for (const other of list.children) other.setAttribute("aria-pressed", String(other === row));
-        setStateValue("choose", { at: item.at, seq: Date.now() });
+        send("choose", { at: item.at });
       };
       return row;
     }),

@@ -9,13 +9,12 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  redraw(root.querySelector(".list"), data, () => data.rows.map((row) => {
+  redraw(component.parentElement.querySelector(".list"), component, (data, send) => data.rows.map((row) => {
     const line = make(row.name ? "button" : "div", "row");
     if (row.name) {
       line.type = "button";
       line.title = `Only ${row.full}`;
-      line.onclick = () => setStateValue("event", { name: row.name, seq: Date.now() });
+      line.onclick = () => send("event", { name: row.name });
     }
     const bar = make("i");
     bar.style.width = `${row.share}%`;

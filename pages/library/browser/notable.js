@@ -9,8 +9,7 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  redraw(root.querySelector(".cards"), data, () => data.rows.map((row) => {
+  redraw(component.parentElement.querySelector(".cards"), component, (data, send) => data.rows.map((row) => {
     const card = make("button", `card ${row.kind}`);
     card.type = "button";
     const which = make("span", "which");
@@ -21,7 +20,7 @@ export default function (component) {
     if (row.curve.length) head.append(drawCurve(row.curve));
     card.append(head, make("span", "reason", row.reason), which);
     card.title = row.title;
-    card.onclick = () => setStateValue("event", { open: row.id, seq: Date.now() });
+    card.onclick = () => send("event", { open: row.id });
     return card;
   }));
 }

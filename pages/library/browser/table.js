@@ -74,7 +74,5 @@ function drawTable(data, report) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  const report = (what) => setStateValue("event", { ...what, seq: Date.now() });
-  redraw(root.querySelector(".box"), data, () => [drawTable(data, report)]);
+  redraw(component.parentElement.querySelector(".box"), component, (data, send) => [drawTable(data, (event) => send("event", event))]);
 }

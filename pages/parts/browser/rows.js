@@ -25,9 +25,7 @@ function strip(item, data) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  const list = root.querySelector(".list");
-  redraw(list, data, () =>
+  redraw(component.parentElement.querySelector(".list"), component, (data, send) =>
     data.items.map((item) => {
       const row = make("button");
       row.type = "button";
@@ -43,7 +41,7 @@ export default function (component) {
       if (item.spans) row.append(strip(item, data));
       if (item.end) row.append(make("span", "end", item.end));
       if (item.why) row.title = item.why;
-      row.onclick = () => setStateValue("go", { to, seq: Date.now() });
+      row.onclick = () => send("go", { to });
       return row;
     }),
   );

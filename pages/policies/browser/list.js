@@ -41,7 +41,7 @@ function range(words, places, base) {
 
 function drawRows(data, send) {
   const picked = new Set(data.picked);
-  const report = (open) => send({ open, picked: [...picked], seq: Date.now() });
+  const report = (open) => send("event", { open, picked: [...picked] });
   const rows = [];
   for (const group of data.groups) {
     const head = make("h2", "", group.title);
@@ -78,9 +78,8 @@ function drawRows(data, send) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root, setStateValue } = component;
-  const list = root.querySelector(".list");
+  const list = component.parentElement.querySelector(".list");
   const scrolled = list.scrollTop;
-  redraw(list, data, () => drawRows(data, (event) => setStateValue("event", event)));
+  redraw(list, component, drawRows);
   list.scrollTop = scrolled;
 }
