@@ -104,7 +104,7 @@ def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogu
         assert len(tree) >= 2, "the command, and the app that it serves"
         assert any(b"streamlit" in text for text in texts)
         assert not any(b"canary-5up3r" in text for text in texts)
-        until = time.monotonic() + 20  # a process that works for another one looks now and then whether that still runs
+        until = time.monotonic() + 20  # a worker ends with its input, which takes a moment on a busy machine
         while (left := [one for one in tree if runs(one)]) and time.monotonic() < until:
             time.sleep(0.1)
         names = [Path(f"/proc/{one}/cmdline").read_bytes() for one in left]
