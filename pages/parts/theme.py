@@ -47,7 +47,7 @@ def read_files(folder: Path, *names: str) -> str:
 
 
 _theme_change = define_component("turnscope_theme", html="", js=read_files(_BROWSER, "theme.js"))
-REDRAW = read_files(_BROWSER, "redraw.js")  # what draws a list anew where its data changed, for scripts
+REDRAW = read_files(_BROWSER, "redraw.js")  # what draws a list anew and leaves the focus, for scripts
 NUMBERING = read_files(_BROWSER, "numbering.js")  # what converts numbers of requests, for scripts
 
 

@@ -18,6 +18,8 @@ from conftest import ROOT, STARTUP_SECONDS, WAIT, free_port, healthy, idle, let_
 from malformed.rogue import Rogue
 from malformed.test_secrets import KEY, wrongs
 
+from tests.tap.upstream import wait_for
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -104,8 +106,4 @@ def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogu
         assert len(tree) >= 2, "the command, and the app that it serves"
         assert any(b"streamlit" in text for text in texts)
         assert not any(b"canary-5up3r" in text for text in texts)
-        until = time.monotonic() + 20  # a worker ends with its input, which takes a moment on a busy machine
-        while (left := [one for one in tree if runs(one)]) and time.monotonic() < until:
-            time.sleep(0.1)
-        names = [Path(f"/proc/{one}/cmdline").read_bytes() for one in left]
-        assert not left, f"all end with the command: {names}"
+        wait_for(lambda: not any(map(runs, tree)), 20)  # a worker ends with its input: a moment later on a busy machine

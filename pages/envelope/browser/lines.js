@@ -30,16 +30,19 @@ function go(list, why) {
 }
 
 export default function (component) {
-  const { data: [data], parentElement: root } = component;
+  const { data: [data], parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
+  let chosen = null;
   list.style.setProperty("--warn", data.warn);
-  redraw(list, component, (_, send) =>
+  redraw(
+    list,
     data.items.map((item) => {
       const row = document.createElement("button");
       row.type = "button";
       row.dataset.at = item.at;
       row.dataset.state = item.state;
       row.setAttribute("aria-pressed", String(item.at === data.at));
+      if (item.at === data.at) chosen = row;
       const swatch = document.createElement("i");
       swatch.style.background = item.colour;
       const text = item.label ? `${item.label}  ${item.text}` : item.text;
@@ -55,7 +58,7 @@ export default function (component) {
       if (item.why) row.title = item.why;
       row.onclick = () => {
         for (const other of list.children) other.setAttribute("aria-pressed", String(other === row));
-        send("choose", { at: item.at });
+        setStateValue("choose", { at: item.at, seq: Date.now() });
       };
       return row;
     }),
@@ -63,7 +66,6 @@ export default function (component) {
   const page = `${data.items[0]?.at}-${data.items.at(-1)?.at}`;
   if (scrolled.get(root) !== page) {
     scrolled.set(root, page);
-    const chosen = list.querySelector("[aria-pressed=true]");
     list.scrollTop = chosen ? chosen.offsetTop - list.clientHeight / 2 : 0;
   }
   go(list, data.sought);

@@ -9,16 +9,18 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  redraw(component.parentElement.querySelector(".list"), component, (data, send) => data.rows.map((row) => {
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const lines = data.rows.map((row) => {
     const line = make(row.name ? "button" : "div", "row");
     if (row.name) {
       line.type = "button";
       line.title = `Only ${row.full}`;
-      line.onclick = () => send("event", { name: row.name });
+      line.onclick = () => setStateValue("event", { name: row.name, seq: Date.now() });
     }
     const bar = make("i");
     bar.style.width = `${row.share}%`;
     line.append(make("span", "label", row.label), make("span", "requests", row.requests), make("span", "cost", row.cost), bar);
     return line;
-  }));
+  });
+  redraw(root.querySelector(".list"), lines);
 }

@@ -9,7 +9,8 @@ function make(tag, name, text) {
 }
 
 export default function (component) {
-  redraw(component.parentElement.querySelector(".cards"), component, (data, send) => data.rows.map((row) => {
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const cards = data.rows.map((row) => {
     const card = make("button", `card ${row.kind}`);
     card.type = "button";
     const which = make("span", "which");
@@ -20,7 +21,8 @@ export default function (component) {
     if (row.curve.length) head.append(drawCurve(row.curve));
     card.append(head, make("span", "reason", row.reason), which);
     card.title = row.title;
-    card.onclick = () => send("event", { open: row.id });
+    card.onclick = () => setStateValue("event", { open: row.id, seq: Date.now() });
     return card;
-  }));
+  });
+  redraw(root.querySelector(".cards"), cards);
 }

@@ -8,7 +8,9 @@ function make(tag, name, text) {
   return element;
 }
 
-function drawTable(data, report) {
+export default function (component) {
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const report = (what) => setStateValue("event", { ...what, seq: Date.now() });
   const table = make("table");
   const head = make("tr");
   const sorted = data.order === "old" ? "new" : data.order;
@@ -70,9 +72,5 @@ function drawTable(data, report) {
   const top = make("thead");
   top.append(head);
   table.append(top, body);
-  return table;
-}
-
-export default function (component) {
-  redraw(component.parentElement.querySelector(".box"), component, (data, send) => [drawTable(data, (event) => send("event", event))]);
+  redraw(root.querySelector(".box"), [table]);
 }

@@ -25,7 +25,10 @@ function strip(item, data) {
 }
 
 export default function (component) {
-  redraw(component.parentElement.querySelector(".list"), component, (data, send) =>
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const list = root.querySelector(".list");
+  redraw(
+    list,
     data.items.map((item) => {
       const row = make("button");
       row.type = "button";
@@ -41,7 +44,7 @@ export default function (component) {
       if (item.spans) row.append(strip(item, data));
       if (item.end) row.append(make("span", "end", item.end));
       if (item.why) row.title = item.why;
-      row.onclick = () => send("go", { to });
+      row.onclick = () => setStateValue("go", { to, seq: Date.now() });
       return row;
     }),
   );

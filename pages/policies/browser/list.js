@@ -39,9 +39,12 @@ function range(words, places, base) {
   return cell;
 }
 
-function drawRows(data, send) {
+export default function (component) {
+  const { data: [data], parentElement: root, setStateValue } = component;
+  const list = root.querySelector(".list");
   const picked = new Set(data.picked);
-  const report = (open) => send("event", { open, picked: [...picked] });
+  const report = (open) => setStateValue("event", { open, picked: [...picked], seq: Date.now() });
+  const scrolled = list.scrollTop;
   const rows = [];
   for (const group of data.groups) {
     const head = make("h2", "", group.title);
@@ -74,12 +77,6 @@ function drawRows(data, send) {
     }
   }
   if (!rows.length) rows.push(make("p", "", "No policy is like this."));
-  return rows;
-}
-
-export default function (component) {
-  const list = component.parentElement.querySelector(".list");
-  const scrolled = list.scrollTop;
-  redraw(list, component, drawRows);
+  redraw(list, rows);
   list.scrollTop = scrolled;
 }
